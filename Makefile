@@ -1,0 +1,46 @@
+# Every target installs what it needs by itself: a virtual environment in .venv, and Python through apt-get where
+# that is possible. `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench simulate clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SEEDS ?= 2000
+START ?= 0
+
+help: ## this list
+	@echo "VMS: always-fresh SQL views inside HBase"
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+
+install: $(READY) ## everything below needs this and does it by itself
+
+$(READY): pyproject.toml deploy/install-python.sh
+	@bash deploy/install-python.sh $(VENV)
+	@echo "installing the Python packages (a minute or two, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY) ## TPC-H views kept fresh under a live change stream, then compared with DuckDB
+	@$(BIN)/vms demo
+
+test: $(READY) lint ## all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+lint: $(READY) ## style, types, and the import rules between packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy vms bench
+	$(BIN)/lint-imports
+
+bench: $(READY) ## the engine's speed beside hand-written programs; JSON lines
+	$(BIN)/vms bench engine --query q01,q03,q06 --batch 1,100,1000,10000,100000 --sf 0.1 --delete-share 0.09 --json
+
+simulate: $(READY) ## the epoch protocol under faults: make simulate SEEDS=2000 START=0
+	$(BIN)/python -m vms.testing.simulate --seeds $(SEEDS) --start $(START) --jobs 2
+
+clean: ## remove the virtual environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,158 @@
+"""How fast the engine maintains one view on one core, beside a hand-written program for the same view.
+
+No store, no network, no epoch protocol: decoded base-table changes in, changed view rows out. The stream is
+that of DBToaster's benchmark: from empty tables, all rows inserted, the tables in proportion, with deletes of
+random live rows in between. It is encoded before the clock starts; what is timed is `Engine.step` alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from bench.micro.limits import LIMITS, Limit
+from bench.tpch import data, queries
+from bench.tpch.changes import ChangeStream
+from bench.tpch.encoded import EncodedStream
+from bench.tpch.expected import expected
+from bench.tpch.schema import TABLES
+from vms.errors import UnknownName, UserError
+from vms.maintenance.engine import Engine
+from vms.model.changes import RowChanges
+from vms.plan.frontend import plan_view
+from vms.plan.plan import MaintenancePlan
+from vms.testing.compare import assert_same_rows
+
+Step = Callable[[Mapping[str, RowChanges]], object]
+
+#: Smaller batches than this are measured on a view that already holds half of the stream: their cost does not
+#: depend on how the state was filled, and filling it with them would take longer than measuring.
+_WARM_BELOW = 1000
+_WARM_BATCH = 10_000
+#: Changes that are cut into batches at a time, between two looks at the clock. Not higher, or a slow cell
+#: would overrun its time; not lower, or reading the clock would count at batches of 1.
+_CHUNK = 100_000
+_CHUNK_BATCHES = 256
+
+
+def run(
+    names: Sequence[str],
+    batches: Sequence[int],
+    sf: float,
+    delete_share: float,
+    seed: int,
+    *,
+    seconds: float = 5.0,
+) -> Iterator[dict[str, Any]]:
+    """One cell for each query and batch size, as plain values; each is given about `seconds` of engine time.
+
+    `tuples` is the number of base-table changes that were timed; `ratio` is engine by limit; `exact` says
+    that engine and limit both equal DuckDB's evaluation of the query over the base tables at that point of
+    the stream, and a cell that is not exact says in `difference` how. This process keeps to one core
+    meanwhile.
+    """
+    for name in names:
+        if name not in LIMITS:
+            raise UnknownName("benchmark query", name, LIMITS)
+    if min(batches, default=1) < 1:
+        raise UserError(f"a batch has at least 1 change, not {min(batches)}")
+    rows = data.tables(sf)
+    counts = {name: table.num_rows for name, table in rows.items()}
+    with _one_core():
+        for name in names:
+            plan = plan_view(name, queries.text(name), TABLES, counts).plan
+            used = {table: rows[table] for table in plan.sources}
+            stream = ChangeStream(used, seed, delete_share, update_share=0, partial_share=0, reinsert_share=0)
+            _warm_up(name, plan, stream)
+            for batch in batches:
+                yield _cell(name, plan, stream, batch, seconds)
+
+
+def _cell(name: str, plan: MaintenancePlan, stream: ChangeStream, batch: int, seconds: float) -> dict[str, Any]:
+    engine, limit, changes = _prepare(name, plan, stream)
+    start = len(stream) // 2 if batch < _WARM_BELOW else 0
+    stop, cpu, wall = _drive(engine.step, changes, batch, start, len(stream), seconds)
+    _, limit_cpu, _ = _drive(limit.step, changes, batch, start, stop)
+    tuples = stop - start
+    difference = _difference(name, stream.final_tables(stop), engine.contents(name), limit.result())
+    cell = {
+        "query": name,
+        "batch": batch,
+        "tuples": tuples,
+        "cpu_s": round(cpu, 6),
+        "wall_s": round(wall, 6),
+        "tuples_per_cpu_s": round(tuples / cpu),
+        "limit_tuples_per_cpu_s": round(tuples / limit_cpu),
+        "ratio": round(limit_cpu / cpu, 4),
+        "state_mb": round(engine.memory_bytes() / 1e6, 3),
+        "exact": difference is None,
+    }
+    return cell if difference is None else {**cell, "difference": difference}
+
+
+def _prepare(name: str, plan: MaintenancePlan, stream: ChangeStream) -> tuple[Engine, Limit, EncodedStream]:
+    """An empty engine, an empty limit, and the stream in codes of the engine's text pool."""
+    engine = Engine(plan, {table: TABLES[table] for table in plan.sources})
+    columns = {table: engine.source_columns(table) for table in plan.sources}
+    return engine, LIMITS[name](columns, engine.pool), EncodedStream(stream, columns, engine.pool)
+
+
+def _warm_up(name: str, plan: MaintenancePlan, stream: ChangeStream) -> None:
+    """Compile, or load from the cache, what the cells will run: large batches, then batches of one change."""
+    engine, limit, changes = _prepare(name, plan, stream)
+    for step in (engine.step, limit.step):
+        for size, start, stop in ((1000, 0, 5000), (1, 5000, 5020)):
+            for batch in changes.batches(size, min(start, len(stream)), min(stop, len(stream))):
+                step(batch)
+
+
+def _drive(
+    step: Step, changes: EncodedStream, batch: int, start: int, stop: int, seconds: float = float("inf")
+) -> tuple[int, float, float]:
+    """Fill up to `start` untimed, then feed until `stop` or the time is up: (where it ended, CPU, wall)."""
+    for warm in changes.batches(_WARM_BATCH, 0, start):
+        step(warm)
+    chunk = batch * max(1, min(_CHUNK_BATCHES, _CHUNK // batch))
+    cpu = wall = 0.0
+    while start < stop and wall < seconds:
+        end = min(start + chunk, stop)
+        ready = list(changes.batches(batch, start, end))
+        gc.collect()
+        wall_before, cpu_before = time.perf_counter(), time.process_time()
+        for one in ready:
+            step(one)
+        cpu += time.process_time() - cpu_before
+        wall += time.perf_counter() - wall_before
+        start = end
+    return start, cpu, wall
+
+
+def _difference(name: str, tables: Mapping[str, pa.Table], *results: pa.Table) -> str | None:
+    """How the first wrong result differs from DuckDB's, or None when all are right."""
+    rows = expected(name, tables)
+    for who, result in zip(("engine", "limit"), results):
+        try:
+            assert_same_rows(result, rows)
+        except AssertionError as difference:
+            return f"{who}: {difference}"
+    return None
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Keep this process on one core, where the system can; afterwards as before."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

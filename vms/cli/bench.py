@@ -1,0 +1,105 @@
+"""`vms bench`: measurements that anyone can repeat."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from vms.errors import UserError
+
+_DEFAULT_SEED = 1
+
+
+class _ListOf(click.ParamType):
+    """Values between commas, each read by `convert_one`."""
+
+    def __init__(self, name: str, convert_one: Callable[[str], Any]) -> None:
+        self.name = name
+        self._convert_one = convert_one
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        try:
+            found = [self._convert_one(part.strip()) for part in value.split(",") if part.strip()]
+        except ValueError:
+            found = []
+        if not found:
+            self.fail(f"{value!r} is not {self.name} between commas", param, ctx)
+        return found
+
+
+@click.group()
+def bench() -> None:
+    """Measure how fast views are maintained."""
+
+
+@bench.command()
+@click.option(
+    "--query", "queries", type=_ListOf("query names", str.lower), default="q01,q03,q06", show_default=True,
+    metavar="NAMES", help="TPC-H queries, between commas.",
+)  # fmt: skip
+@click.option(
+    "--batch", "batches", type=_ListOf("whole numbers", int), default="1000,10000", show_default=True,
+    metavar="SIZES", help="Changes in one batch; several sizes between commas.",
+)  # fmt: skip
+@click.option(
+    "--sf",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="TPC-H scale factor.",
+)
+@click.option(
+    "--delete-share", type=click.FloatRange(0, 1, max_open=True), default=0.09, show_default=True,
+    help="Deletes among all changes.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=_DEFAULT_SEED, show_default=True, help="The same seed, the same changes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as each cell is done.")
+def engine(queries: list[str], batches: list[int], sf: float, delete_share: float, seed: int, as_json: bool) -> None:
+    """The engine alone, on one core: decoded changes in, changed view rows out.
+
+    Each cell is one query at one batch size. `limit` is a program written by hand for that query, run on the
+    same changes; `exact` tells that both results equal DuckDB's.
+
+    \b
+    Examples:
+      vms bench engine
+      vms bench engine --query q01 --batch 100,1000,10000 --sf 0.01
+      vms bench engine --delete-share 0 --json > cells.jsonl
+    """
+    try:
+        from bench.engine import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("vms"):
+            raise
+        raise UserError(
+            f"the benchmark needs the package {error.name}; install it with: pip install 'vms[dev]'"
+        ) from None
+    cells = run(queries, batches, sf, delete_share, seed)
+    if as_json:
+        for cell in cells:
+            click.echo(json.dumps(cell))
+    else:
+        _as_table(cells)
+
+
+def _as_table(cells: Iterator[dict[str, Any]]) -> None:
+    import pyarrow as pa
+
+    from vms.cli.output import write_table
+
+    done = []
+    for cell in cells:
+        click.echo(f"{cell['query']} at {cell['batch']} done", err=True)
+        done.append({k: _shown(v) for k, v in cell.items()})
+    write_table(pa.Table.from_pylist(done), sys.stdout)
+
+
+def _shown(value: Any) -> Any:
+    """Four digits are what a measurement is good for."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value

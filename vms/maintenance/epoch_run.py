@@ -1,0 +1,242 @@
+"""One epoch on one member, from the cut to the changed view rows (design sections 4 and 6).
+
+A node of the plan gives *changes* (what the epoch brings) and, where an operation that is new in this epoch
+stands above it, its *full* contents. New operations take the full contents as their first input, so that a
+view created over existing views and tables shares their state and is right from its first epoch. Each exchange
+has an edge for the one and an edge for the other; an edge runs when the batches of all members are there, in
+the order of the members, so the result does not depend on the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from vms.kernels.consolidate import consolidate
+from vms.kernels.hashing import slot_of
+from vms.maintenance.cut import Cut
+from vms.maintenance.messages import ViewRows
+from vms.maintenance.operations.base import StatefulOperation
+from vms.maintenance.operations.delta_view import DeltaView
+from vms.maintenance.operations.output import view_rows
+from vms.maintenance.record import Program
+from vms.maintenance.source_rows import absent_rows, row_changes
+from vms.maintenance.virtual_store import STATEFUL, VirtualStore, read_columns
+from vms.model.arrow import from_changes, to_changes
+from vms.model.changes import Changes, Column, RowChanges
+from vms.model.ring import Ring
+from vms.plan.plan import Exchange, Node, Output, Source
+
+FULL = "/full"
+
+
+class EpochRun:
+    """Runs the merged plan for one epoch. `sent` and `views` fill up as `advance` gets further."""
+
+    def __init__(self, store: VirtualStore, program: Program, ring: Ring, member: str) -> None:
+        self._store, self.ring, self._member = store, ring, member
+        self._plan = program.plan
+        self.new = store.install(program)
+        store.place(ring, member)
+        self._full_wanted = self._find_full_wanted()
+        self._changes: dict[str, Changes] = {}
+        self._full: dict[str, Changes] = {}
+        self._table_changes: dict[str, Changes] = {}
+        self._received: dict[str, dict[str, Changes]] = {}
+        #: Batches for other members by (edge, receiver); None: nothing to send but the token.
+        self.sent: dict[tuple[str, str], pa.RecordBatch | None] = {}
+        #: Changed rows of each view that has an output here.
+        self.views: dict[str, ViewRows] = {}
+        self.finished = False
+
+    def _find_full_wanted(self) -> set[str]:
+        """Existing nodes whose full contents are needed by a new node, directly or through stateless ones."""
+        nodes = {n.id: n for n in self._plan.nodes}
+        todo = [i for n in self._plan.nodes if n.id in self.new for i in n.inputs if i not in self.new]
+        wanted: set[str] = set()
+        while todo:
+            id_ = todo.pop()
+            if id_ not in wanted:
+                wanted.add(id_)
+                if not isinstance(nodes[id_].spec, STATEFUL):
+                    todo.extend(nodes[id_].inputs)
+        return wanted
+
+    def edges(self) -> list[str]:
+        """The names of all edges that other members send for in this epoch."""
+        found = []
+        for n in self._plan.nodes:
+            if isinstance(n.spec, Exchange):
+                if n.id not in self.new:
+                    found.append(n.id)
+                if n.id in self.new or n.id in self._full_wanted:
+                    found.append(n.id + FULL)
+        return found if len(self.ring.members) > 1 else []
+
+    def apply_cut(self, cut: Cut) -> None:
+        """Bring the DeltaViews to the cut: scans first, then the stream's changes."""
+        for name in self._plan.sources:
+            table = self._store.program.tables[name]
+            parts = []
+            if name in cut.scans:
+                parts.append(self._scan(name, cut))
+            delta_view = self._store.delta_views.get(name)
+            if delta_view is None:
+                delta_view = DeltaView(table, read_columns(table, self._plan), self._store.pool)
+                self._store.delta_views[name] = delta_view
+            if name in cut.changes:
+                columns, pool = delta_view.columns, self._store.pool
+                changes = row_changes(table, columns, cut.changes[name], pool)
+                parts.append(delta_view.step(changes, self._reread(delta_view, cut)))
+            width = len(delta_view.types)
+            self._table_changes[name] = Changes.concat(parts, width)
+
+    def apply_changes(self, sources: Mapping[str, RowChanges]) -> None:
+        """Bring the DeltaViews on by changes that need no reading again: a cut without log and store."""
+        self._store.follow_all()
+        for name in self._plan.sources:
+            delta_view = self._store.delta_views[name]
+            nothing = Changes.empty(len(delta_view.types))
+            self._table_changes[name] = delta_view.step(sources[name]) if name in sources else nothing
+
+    def full_contents(self, node: Node) -> Changes:
+        """All rows of the node on this member, in a ring of one."""
+        if isinstance(node.spec, STATEFUL):
+            return self._contents(node)
+        inputs = [self.full_contents(self._store.node(i)) for i in node.inputs]
+        operation = self._store.build(node)
+        return inputs[0] if operation is None else operation.step(inputs)
+
+    def _scan(self, name: str, cut: Cut) -> Changes:
+        """Replace the DeltaView by one made of the scan; emits what differs for the nodes that stay."""
+        table, pool = self._store.program.tables[name], self._store.pool
+        old = self._store.delta_views.get(name)
+        fresh = DeltaView(table, read_columns(table, self._plan), pool)
+        scan = cut.scans[name]
+        fresh.replace(row_changes(table, fresh.columns, scan.rows, pool), horizon=scan.horizon)
+        self._store.delta_views[name] = fresh
+        if old is None:
+            return fresh.contents()
+        now, then = fresh.contents(), old.contents()
+        keys = len(table.key)
+        shared = [*range(keys), *(keys + fresh.columns.index(c) for c in old.columns)]
+        retract = Changes(then.columns, -then.weights)
+        difference = consolidate(
+            Changes.concat([now.select(shared), retract], len(shared)), [fresh.types[i] for i in shared]
+        )
+        return _widen(difference, shared, len(fresh.types))
+
+    def _reread(self, delta_view: DeltaView, cut: Cut) -> RowChanges | None:
+        """Rows that were read from the store for this cut, found or not."""
+        name, pool = delta_view.table.name, self._store.pool
+        parts = []
+        if name in cut.rereads:
+            parts.append(row_changes(delta_view.table, delta_view.columns, cut.rereads[name], pool))
+        if name in cut.absent:
+            parts.append(absent_rows(delta_view.table, delta_view.columns, cut.absent[name], pool))
+        return RowChanges.concat(parts) if parts else None
+
+    def receive(self, edge: str, sender: str, rows: pa.RecordBatch | None) -> None:
+        """Another member's part of an edge. Repeats are dropped: one name has one content."""
+        of_edge = self._received.setdefault(edge, {})
+        if sender not in of_edge:
+            node = self._store.node(edge.removesuffix(FULL))
+            empty = Changes.empty(len(node.fields))
+            of_edge[sender] = empty if rows is None else to_changes(node.types, rows, self._store.pool)
+
+    def missing(self) -> list[tuple[str, str]]:
+        """(edge, sender) of every batch that has not come."""
+        others = [m for m in self.ring.members if m != self._member]
+        return [(e, m) for e in self.edges() for m in others if m not in self._received.get(e, {})]
+
+    def advance(self) -> None:
+        """Run every node whose inputs are there."""
+        waiting = False
+        for node in self._plan.nodes:
+            if node.id not in self.new and node.id not in self._changes:
+                waiting |= not self._run(node, self._changes, full=False)
+            if (node.id in self.new or node.id in self._full_wanted) and node.id not in self._full:
+                waiting |= not self._run(node, self._full, full=True)
+        if not waiting and not self.finished:
+            self.finished = True
+            for view, node in self._plan.outputs.items():
+                results = self._full if node.id in self.new else self._changes
+                self.views[view] = view_rows(node, results[node.id])
+
+    def _run(self, node: Node, results: dict[str, Changes], *, full: bool) -> bool:
+        """Compute the node into `results`; False if an input is not there yet."""
+        existing = node.id not in self.new
+        if full and existing and isinstance(node.spec, STATEFUL):
+            if node.id not in self._changes:
+                return False
+            results[node.id] = self._contents(node)
+            return True
+        if isinstance(node.spec, Source):
+            results[node.id] = self._contents(node) if full else self._source(node)
+            return True
+        if any(i not in results for i in node.inputs):
+            return False
+        inputs = [results[i] for i in node.inputs]
+        if isinstance(node.spec, Exchange):
+            merged = self._exchange(node, inputs[0], node.id + FULL if full else node.id)
+            if merged is None:
+                return False
+            results[node.id] = merged
+        elif isinstance(node.spec, Output):
+            results[node.id] = inputs[0]
+        elif existing and not any(len(i) for i in inputs):
+            results[node.id] = Changes.empty(len(node.fields))
+        else:
+            # A stateless node that stays is run a second time for its full contents: by a throw-away copy.
+            operation = self._store.build(node) if full and existing else self._store.operations[node.id]
+            assert operation is not None
+            results[node.id] = operation.step(inputs)
+        return True
+
+    def _source_positions(self, node: Node) -> list[int]:
+        assert isinstance(node.spec, Source)
+        delta_view = self._store.delta_views[node.spec.table]
+        names = [*delta_view.table.key, *delta_view.columns]
+        return [names.index(c) for c in node.spec.columns]
+
+    def _source(self, node: Node) -> Changes:
+        assert isinstance(node.spec, Source)
+        return self._table_changes[node.spec.table].select(self._source_positions(node))
+
+    def _contents(self, node: Node) -> Changes:
+        if isinstance(node.spec, Source):
+            return self._store.delta_views[node.spec.table].contents().select(self._source_positions(node))
+        return cast(StatefulOperation, self._store.operations[node.id]).contents()
+
+    def _exchange(self, node: Node, rows: Changes, edge: str) -> Changes | None:
+        """Send others their part once; the merged result when every member's part is here."""
+        assert isinstance(node.spec, Exchange)
+        if len(self.ring.members) == 1:
+            return rows
+        received = self._received.setdefault(edge, {})
+        if self._member not in received:
+            key = [rows.columns[k] for k in node.spec.key]
+            slots = slot_of(key, [node.types[k] for k in node.spec.key], self._store.pool, len(rows))
+            owners = self.ring.owners[slots]
+            for index, member in enumerate(self.ring.members):
+                part = rows.take(np.flatnonzero(owners == index))
+                if member == self._member:
+                    received[member] = part
+                else:
+                    batch = from_changes(node.types, part, self._store.pool) if len(part) else None
+                    self.sent[edge, member] = batch
+        if len(received) < len(self.ring.members):
+            return None
+        return Changes.concat([received[m] for m in self.ring.members], len(node.fields))
+
+
+def _widen(changes: Changes, positions: list[int], width: int) -> Changes:
+    """The columns at their positions among `width`; the others, which no node that stays reads, are NULL."""
+    nothing = Column(np.zeros(len(changes), np.int64), np.zeros(len(changes), np.bool_))
+    columns = [nothing] * width
+    for column, at in zip(changes.columns, positions):
+        columns[at] = column
+    return Changes(tuple(columns), changes.weights)

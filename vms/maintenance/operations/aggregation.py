@@ -1,0 +1,262 @@
+"""Aggregation: the groups of a view and the rows that show them (thesis 4.4; design sections 4 and 5).
+
+Results follow DataFusion: an aggregate over no non-NULL value is NULL (count: 0); AVG of decimals is cut towards
+zero; a sum that leaves its type wraps around (BIGINT at 64 bits, DECIMAL at 128), as DataFusion's does. AVG of
+integers and all sums of DOUBLE are rounded once from exact sums, where DataFusion rounds at every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from vms.errors import CorruptState
+from vms.kernels.exact_float import WORDS, ExactSums
+from vms.kernels.groups import HIGH, LOW, GroupTable, average, average_double, stack, wide_column
+from vms.kernels.hashing import slot_of
+from vms.kernels.keys import key_width, key_words, words_to_columns
+from vms.kernels.ordered import OrderedGroups
+from vms.model.arrow import from_column, to_column
+from vms.model.changes import Bool, Changes, Column, Int64
+from vms.model.text import TextPool
+from vms.model.types import Kind
+from vms.plan.contributions import AccumulatorKind, CallInputs, layout
+from vms.plan.plan import Aggregate, Aggregation, Field, Node
+
+#: The accumulator that counts the rows of a group: a group without rows does not exist.
+_ROWS = 0
+
+
+class AggregationOperation:
+    """Emits -old +new of every group whose visible row changed; no row twice, no zero weight.
+
+    `input_fields` are those below the PreAggregation that feeds this operation.
+
+    With no group column there is always exactly one row, kept by the member that owns the fixed slot of the
+    empty key. That member (`owner`) emits the row in its first step, whatever comes in; from then on the one
+    group is part of the state, also while it has no rows, and travels with its slot. So a new owner that was
+    handed the slot has the group and does not emit the row again.
+    """
+
+    def __init__(self, node: Node, input_fields: Sequence[Field], pool: TextPool, *, owner: bool = False) -> None:
+        if not isinstance(node.spec, Aggregation):
+            raise TypeError(f"node {node.id} is no aggregation")
+        self.owner = owner
+        self._pool = pool
+        self._width = len(node.fields)
+        self._group_count = node.spec.group_count
+        self._calls = node.spec.calls
+        self._total = self._group_count == 0
+        self._key_types = node.types[: self._group_count]
+        self._nullable = self._total or any(f.nullable for f in node.fields[: self._group_count])
+        made = layout(self._group_count, self._calls, input_fields)
+        self._accumulators, self._inputs = made.accumulators, made.calls
+        self._sums = sum(a.kind is not AccumulatorKind.VALUE for a in made.accumulators)
+        self._groups = GroupTable(key_width(self._key_types, self._nullable), self._sums)
+        self._floats: dict[int, ExactSums] = {}
+        self._orders: dict[int, OrderedGroups] = {}
+        for call, needs in zip(self._calls, self._inputs):
+            if needs.value is not None and call.function in ("min", "max"):
+                self._orders[needs.value] = OrderedGroups(made.accumulators[needs.value].type, pool)
+            elif needs.value is not None:
+                self._floats[needs.value] = ExactSums()
+
+    def step(self, inputs: Sequence[Changes]) -> Changes:
+        changes, shown = inputs[0], len(self._groups) > 0
+        if self._total and self.owner and not shown:
+            changes = Changes.concat([changes, self._nothing()], len(changes.columns))
+        if not len(changes):
+            return Changes.empty(self._width)
+        keys = changes.columns[: self._group_count]
+        words = key_words(keys, self._key_types, len(changes), nullable=self._nullable)
+        first = self._group_count
+        touched = self._groups.add(words, changes.weights, *stack(changes.columns[first : first + self._sums]))
+        ids, old = touched.ids, touched.old
+        before = self._results(ids, old)
+        self._add_values(touched.of_row, changes)
+        new = self._groups.sums(ids)
+        after = self._results(ids, new)
+        was, is_ = old[_ROWS, LOW] != 0, new[_ROWS, LOW] != 0
+        if self._total:
+            was, is_ = np.full(len(ids), shown), np.ones(len(ids), np.bool_)
+        emitted = self._difference(ids, was, before, is_, after)
+        self._remove(ids[~is_])
+        return emitted
+
+    def contents(self) -> Changes:
+        ids = self._groups.index.live_ids()
+        columns = self._keys(ids) + self._results(ids, self._groups.sums(ids))
+        return Changes(columns, np.ones(len(ids), np.int64))
+
+    def export(self, slots: Bool) -> list[pa.RecordBatch]:
+        """One batch, a row for each group: key columns, words of the sums, words of DOUBLE sums, value lists."""
+        ids = self._in_slots(slots)
+        if not len(ids):
+            return []
+        arrays = {f"g{i}": from_column(t, c, self._pool) for i, (t, c) in enumerate(self._typed_keys(ids))}
+        for j, words in enumerate(self._groups.sums(ids)):
+            arrays[f"low{j}"], arrays[f"high{j}"] = pa.array(words[LOW]), pa.array(words[HIGH])
+        for p, sums in self._floats.items():
+            self._fit(sums)
+            flat = pa.array(sums.words(ids).ravel())
+            arrays[f"float{p}"] = pa.FixedSizeListArray.from_arrays(flat, WORDS)
+        for p, order in self._orders.items():
+            arrays[f"value{p}"], arrays[f"count{p}"] = self._value_lists(p, order, ids)
+        return [pa.record_batch(arrays)]
+
+    def load(self, batches: Sequence[pa.RecordBatch]) -> None:
+        for batch in batches:
+            expected = self._group_count + 2 * self._sums + len(self._floats) + 2 * len(self._orders)
+            if batch.num_columns != expected:
+                raise CorruptState(
+                    f"state of an aggregation has {batch.num_columns} columns instead of {expected}; "
+                    "rebuild the views that use it"
+                )
+            self._load(batch)
+
+    def drop(self, slots: Bool) -> None:
+        ids = self._in_slots(slots)
+        for sums in self._floats.values():
+            self._fit(sums)
+            sums.clear(ids)
+        flags = np.zeros(self._groups.index.capacity, np.bool_)
+        flags[ids] = True
+        for order in self._orders.values():
+            order.remove(flags)
+        self._remove(ids)
+
+    def live_text(self) -> list[Int64]:
+        found = [order.text_codes() for order in self._orders.values()]
+        for type_, column in self._typed_keys(self._groups.index.live_ids()):
+            if type_.kind is Kind.VARCHAR:
+                found.append(column.codes if column.valid is None else column.codes[column.valid])
+        return found
+
+    def memory_bytes(self) -> int:
+        floats = sum(f.memory_bytes() for f in self._floats.values())
+        return self._groups.memory_bytes() + floats + sum(o.memory_bytes() for o in self._orders.values())
+
+    def _nothing(self) -> Changes:
+        """A contribution to the grand total that changes nothing."""
+        zero = np.zeros(1, np.int64)
+        sums = [Column(zero)] * self._sums
+        values = [Column(zero, np.zeros(1, np.bool_))] * (len(self._accumulators) - self._sums)
+        return Changes((*sums, *values), np.ones(1, np.int64))
+
+    def _add_values(self, of_row: Int64, changes: Changes) -> None:
+        if not (self._floats or self._orders):
+            return
+        occurrences = changes.weights * changes.columns[self._group_count + _ROWS].codes
+        for p, sums in self._floats.items():
+            self._fit(sums)
+            column = changes.columns[self._group_count + p]
+            sums.add(of_row, column.codes, occurrences)  # the code of a NULL is that of 0.0
+        for p, order in self._orders.items():
+            order.add(of_row, changes.columns[self._group_count + p], occurrences)
+
+    def _results(self, ids: Int64, sums: Int64) -> tuple[Column, ...]:
+        """One column for each call. The values of the groups are as they are now, the sums are given."""
+        return tuple(self._result(c, n, ids, sums) for c, n in zip(self._calls, self._inputs))
+
+    def _result(self, call: Aggregate, needs: CallInputs, ids: Int64, sums: Int64) -> Column:
+        if call.function in ("min", "max"):
+            assert needs.value is not None
+            return self._orders[needs.value].extremes(ids, largest=call.function == "max")
+        assert needs.count is not None
+        counts = sums[needs.count, LOW]
+        if call.function == "count":
+            return Column(counts)
+        present = counts != 0
+        valid = None if present.all() else present
+        if needs.value is not None:
+            exact = self._floats[needs.value]
+            self._fit(exact)
+            bits = exact.rounded(ids)
+            if call.function == "avg":
+                bits = (bits.view(np.float64) / np.where(present, counts, 1)).view(np.int64)
+            return Column(bits, valid)
+        assert needs.sum is not None
+        low, high = sums[needs.sum]
+        if call.function == "avg" and call.type.kind is Kind.DOUBLE:
+            return Column(average_double(low, high, counts), valid)
+        if call.function == "avg":
+            digits = call.type.scale - self._accumulators[needs.sum].type.scale
+            low, high = average(low, high, counts, 10**digits)
+        return wide_column(low, high, valid) if call.type.wide else Column(low, valid)
+
+    def _difference(
+        self, ids: Int64, was: Bool, before: Sequence[Column], is_: Bool, after: Sequence[Column]
+    ) -> Changes:
+        """-before of the groups that were there, +after of those that are, where the two differ."""
+        changed = was != is_
+        for old, new in zip(before, after):
+            changed |= _differ(old, new)
+        minus, plus = np.flatnonzero(changed & was), np.flatnonzero(changed & is_)
+        keys = self._keys(ids[np.concatenate([minus, plus])])
+        results = tuple(Column.concat([old.take(minus), new.take(plus)]) for old, new in zip(before, after))
+        return Changes(keys + results, np.repeat(np.array([-1, 1], np.int64), [len(minus), len(plus)]))
+
+    def _keys(self, ids: Int64) -> tuple[Column, ...]:
+        return words_to_columns(self._groups.index.keys[ids], self._key_types, nullable=self._nullable)
+
+    def _typed_keys(self, ids: Int64) -> list:
+        return list(zip(self._key_types, self._keys(ids)))
+
+    def _in_slots(self, slots: Bool) -> Int64:
+        ids = self._groups.index.live_ids()
+        return ids[slots[slot_of(self._keys(ids), self._key_types, self._pool, len(ids))]]
+
+    def _fit(self, sums: ExactSums) -> None:
+        sums.fit(self._groups.index.capacity)
+
+    def _remove(self, ids: Int64) -> None:
+        """Forget groups whose values are gone already."""
+        if len(ids):
+            self._groups.remove(ids)
+        if self._groups.index.wants_compaction():
+            before = self._groups.compact()
+            for sums in self._floats.values():
+                sums.renumber(before, self._groups.index.capacity)
+            for order in self._orders.values():
+                order.renumber(before)
+
+    def _value_lists(self, p: int, order: OrderedGroups, ids: Int64) -> tuple[pa.Array, pa.Array]:
+        """The values of each group as a list, and how often each occurs."""
+        groups, values, counts = order.entries()
+        place = np.full(self._groups.index.capacity, -1, np.int64)
+        place[ids] = np.arange(len(ids))
+        rows = np.flatnonzero(place[groups] >= 0)
+        rows = rows[np.argsort(place[groups[rows]], kind="stable")]
+        lengths = np.bincount(place[groups[rows]], minlength=len(ids))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        array = from_column(self._accumulators[p].type, values.take(rows), self._pool)
+        return (
+            pa.ListArray.from_arrays(offsets, array),
+            pa.ListArray.from_arrays(offsets, pa.array(counts[rows])),
+        )
+
+    def _load(self, batch: pa.RecordBatch) -> None:
+        keys = [to_column(t, batch.column(f"g{i}"), self._pool) for i, t in enumerate(self._key_types)]
+        ids = self._groups.enter(key_words(keys, self._key_types, batch.num_rows, nullable=self._nullable))
+        words = [(batch.column(f"low{j}"), batch.column(f"high{j}")) for j in range(self._sums)]
+        self._groups.put(ids, np.array([[low.to_numpy(), high.to_numpy()] for low, high in words]))
+        for p, sums in self._floats.items():
+            self._fit(sums)
+            sums.put(ids, batch.column(f"float{p}").flatten().to_numpy().reshape(-1, WORDS))
+        for p, order in self._orders.items():
+            values, counts = batch.column(f"value{p}"), batch.column(f"count{p}")
+            groups = np.repeat(ids, values.value_lengths().to_numpy())
+            column = to_column(self._accumulators[p].type, values.flatten(), self._pool)
+            order.add(groups, column, counts.flatten().to_numpy())
+
+
+def _differ(a: Column, b: Column) -> Bool:
+    """Where two columns of equal length hold different values."""
+    differ = a.codes != b.codes
+    if a.valid is not None or b.valid is not None:
+        differ |= a.valid_mask() != b.valid_mask()
+    if a.high is not None or b.high is not None:
+        differ |= a.high_words() != b.high_words()
+    return differ

@@ -1,0 +1,183 @@
+"""The virtual store: the in-memory tables of one member (design section 5, thesis 4.4).
+
+A DeltaView for each base table that some view reads, and the state of every operation of the merged plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from vms.kernels.hashing import slot_of
+from vms.maintenance.expressions import compile_predicate
+from vms.maintenance.operations.aggregation import AggregationOperation
+from vms.maintenance.operations.base import Operation
+from vms.maintenance.operations.delta_view import DeltaView
+from vms.maintenance.operations.join import JoinOperation
+from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
+from vms.maintenance.operations.projection import ProjectionOperation
+from vms.maintenance.operations.selection import SelectionOperation
+from vms.maintenance.record import Program
+from vms.model.changes import Bool, Int64
+from vms.model.ring import SLOTS, Ring
+from vms.model.table import BaseTable
+from vms.model.text import TextPool
+from vms.plan.plan import (
+    Aggregation,
+    Exchange,
+    Join,
+    MaintenancePlan,
+    Node,
+    PreAggregation,
+    Projection,
+    Selection,
+    Source,
+)
+
+#: Operations whose output can be made from their state at any time.
+STATEFUL = (Source, Join, Aggregation)
+ALL_SLOTS: Bool = np.ones(SLOTS, np.bool_)
+#: State of one member as it travels: name of the table or node -> batches.
+State = Mapping[str, Sequence[pa.RecordBatch]]
+
+
+def read_columns(table: BaseTable, plan: MaintenancePlan) -> tuple[str, ...]:
+    """The value columns of the table that the plan reads, in declaration order."""
+    wanted = set(plan.sources.get(table.name, ()))
+    return tuple(c.name for c in table.value_columns if c.name in wanted)
+
+
+class VirtualStore:
+    """State of one member. Changed only by `EpochRun` and by the hand-over of slots."""
+
+    def __init__(self) -> None:
+        self.pool = TextPool()
+        self.program = Program(0, {}, MaintenancePlan(()))
+        self.delta_views: dict[str, DeltaView] = {}
+        self.operations: dict[str, Operation] = {}
+        self._nodes: dict[str, Node] = {}
+
+    def tables_to_scan(self, program: Program) -> tuple[str, ...]:
+        """The tables that `program` reads more of than is held here."""
+        wanted = []
+        for name in program.plan.sources:
+            held = self.delta_views.get(name)
+            if held is None or not set(read_columns(program.tables[name], program.plan)) <= set(held.columns):
+                wanted.append(name)
+        return tuple(wanted)
+
+    def install(self, program: Program) -> frozenset[str]:
+        """Make this the program; returns the ids of its new nodes. State of dropped nodes is freed.
+
+        DeltaViews of tables that must be scanned are the caller's to set (`EpochRun`).
+        """
+        new = frozenset(n.id for n in program.plan.nodes if n.id not in self._nodes)
+        self._nodes = {n.id: n for n in program.plan.nodes}
+        self.program = program
+        self.operations = {id_: op for id_, op in self.operations.items() if id_ in self._nodes}
+        for id_ in new:
+            operation = self.build(self._nodes[id_])
+            if operation is not None:
+                self.operations[id_] = operation
+        sources = program.plan.sources
+        self.delta_views = {t: self._narrow(d) for t, d in self.delta_views.items() if t in sources}
+        return new
+
+    def _narrow(self, held: DeltaView) -> DeltaView:
+        """The DeltaView without columns that no view reads any more: the same columns on every member."""
+        columns = read_columns(held.table, self.program.plan)
+        if not set(columns) < set(held.columns):
+            return held
+        narrow = DeltaView(held.table, columns, self.pool)
+        dropped = set(held.columns) - set(columns)
+        narrow.load([b.select([n for n in b.schema.names if n not in dropped]) for b in held.export(ALL_SLOTS)])
+        return narrow
+
+    def build(self, node: Node) -> Operation | None:
+        """A fresh operation for the node; None for those that are only wiring."""
+        types = [self._nodes[i].types for i in node.inputs]
+        match node.spec:
+            case Selection():
+                return SelectionOperation(node, types[0], self.pool)
+            case Projection():
+                return ProjectionOperation(node, types[0], self.pool)
+            case Join():
+                residual = None
+                if node.spec.residual is not None:
+                    residual = compile_predicate(node.spec.residual, self.pool)
+                return JoinOperation(node, types[0], types[1], self.pool, residual)
+            case PreAggregation():
+                return PreAggregationOperation(node, self._nodes[node.inputs[0]].fields, self.pool)
+            case Aggregation():
+                return AggregationOperation(node, self._aggregated_fields(node), self.pool)
+        return None
+
+    def _aggregated_fields(self, node: Node):  # type: ignore[no-untyped-def]
+        """The fields below the PreAggregation that feeds this Aggregation."""
+        below = self._nodes[node.inputs[0]]
+        while not isinstance(below.spec, PreAggregation):
+            below = self._nodes[below.inputs[0]]
+        return self._nodes[below.inputs[0]].fields
+
+    def node(self, id_: str) -> Node:
+        return self._nodes[id_]
+
+    def place(self, ring: Ring, member: str) -> None:
+        """Tell the operations where they run: who owns grand totals, whether rows travel after combining."""
+        total_slot = int(slot_of((), (), self.pool, 1)[0])
+        feeds_exchange = {i for n in self._nodes.values() if isinstance(n.spec, Exchange) for i in n.inputs}
+        for id_, operation in self.operations.items():
+            if isinstance(operation, AggregationOperation):
+                operation.owner = ring.owner(total_slot) == member
+            elif isinstance(operation, PreAggregationOperation):
+                operation.combine = len(ring.members) > 1 and id_ in feeds_exchange
+
+    def follow_all(self) -> None:
+        """Start an empty DeltaView for every table that the program reads: its rows come by hand-over."""
+        for name in self.program.plan.sources:
+            if name not in self.delta_views:
+                table = self.program.tables[name]
+                columns = read_columns(table, self.program.plan)
+                self.delta_views[name] = DeltaView(table, columns, self.pool)
+
+    def export(self, slots: Bool) -> dict[str, list[pa.RecordBatch]]:
+        """The state of these slots: tables by `table:NAME`, operations by node id. Empty parts are left out."""
+        parts = {f"table:{t}": d.export(slots) for t, d in self.delta_views.items()}
+        for id_, operation in self.operations.items():
+            parts[id_] = operation.export(slots)
+        return {name: batches for name, batches in parts.items() if batches}
+
+    def load(self, state: State) -> None:
+        """Add exported state of slots that are empty here."""
+        for name, batches in state.items():
+            if name.startswith("table:"):
+                self.delta_views[name.removeprefix("table:")].load(batches)
+            else:
+                self.operations[name].load(batches)
+
+    def drop(self, slots: Bool) -> None:
+        """Forget the state of these slots."""
+        for delta_view in self.delta_views.values():
+            delta_view.drop(slots)
+        for operation in self.operations.values():
+            operation.drop(slots)
+
+    def sweep(self) -> None:
+        """Free text that no state holds. Only between epochs, when no batch with codes is under way."""
+        if not self.pool.wants_sweep():
+            return
+        live: list[Int64] = []
+        for delta_view in self.delta_views.values():
+            live.extend(delta_view.live_text())
+        for operation in self.operations.values():
+            live.extend(operation.live_text())
+        self.pool.sweep(live)
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Bytes by part: `table:NAME`, node id, and `text`."""
+        parts = {f"table:{t}": d.memory_bytes() for t, d in self.delta_views.items()}
+        parts.update({id_: op.memory_bytes() for id_, op in self.operations.items()})
+        parts["text"] = self.pool.memory_bytes()
+        return parts

@@ -1,0 +1,87 @@
+"""Where the record, the rings and the catalogs are kept: the seam for ZooKeeper (design section 7).
+
+`LocalCoordination` keeps them in the embedded store, for a cluster of one process.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgpack
+
+from vms.errors import Conflict, InternalError
+from vms.maintenance.record import Record
+from vms.model.catalog import Catalog
+from vms.model.ring import Ring
+from vms.ring.assigner import assign
+from vms.store.embedded import EmbeddedStore
+
+
+class Coordination(Protocol):
+    """Durable shared values. Rings and catalogs never change once they have a version."""
+
+    def record(self) -> Record: ...
+
+    def compare_and_set(self, expected: Record, record: Record) -> bool:
+        """Replace the record if it still is `expected`; durable before it returns."""
+
+    def ring(self, version: int) -> Ring: ...
+
+    def newest_ring(self) -> int: ...
+
+    def add_ring(self, members: list[str]) -> Ring:
+        """The next version of the slot map, for these members."""
+
+    def catalog(self, version: int | None = None) -> Catalog:
+        """That version, or the newest."""
+
+    def change_catalog(self, expected: Catalog, catalog: Catalog) -> None:
+        """Make it the newest; raises Conflict if somebody else changed `expected` first."""
+
+
+class LocalCoordination:
+    """In the metadata of the embedded store."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def record(self) -> Record:
+        data = self._store.meta_get("record")
+        return Record() if data is None else Record.from_bytes(data)
+
+    def compare_and_set(self, expected: Record, record: Record) -> bool:
+        before = None if expected == Record() else expected.to_bytes()
+        return self._store.meta_cas("record", before, record.to_bytes())
+
+    def ring(self, version: int) -> Ring:
+        data = self._store.meta_get(f"ring/{version}")
+        if data is None:
+            raise InternalError(f"ring version {version} is not kept any more")
+        return assign(version, msgpack.unpackb(data))
+
+    def newest_ring(self) -> int:
+        data = self._store.meta_get("ring")
+        return 0 if data is None else int(data)
+
+    def add_ring(self, members: list[str]) -> Ring:
+        version = self.newest_ring() + 1
+        self._store.meta_put(f"ring/{version}", msgpack.packb(sorted(members)))
+        self._store.meta_put("ring", str(version).encode())
+        return self.ring(version)
+
+    def catalog(self, version: int | None = None) -> Catalog:
+        if version is None:
+            newest = self._store.meta_get("catalog")
+            version = 0 if newest is None else int(newest)
+        if version == 0:
+            return Catalog()
+        data = self._store.meta_get(f"catalog/{version}")
+        if data is None:
+            raise InternalError(f"catalog version {version} is not kept any more")
+        return Catalog.from_bytes(data)
+
+    def change_catalog(self, expected: Catalog, catalog: Catalog) -> None:
+        self._store.meta_put(f"catalog/{catalog.version}", catalog.to_bytes())
+        before = str(expected.version).encode() if expected.version else None
+        if not self._store.meta_cas("catalog", before, str(catalog.version).encode()):
+            raise Conflict("the catalog was changed by somebody else meanwhile; look at it and try again")

@@ -1,0 +1,318 @@
+"""The API: `vms.connect("embedded:PATH")` (README has examples).
+
+A Database is a whole VMS in one process: the embedded store, its change stream, and one View Manager.
+"""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from vms.clock import Clock
+from vms.errors import StoreError, UserError, ViewBuilding, ViewHasErrors
+from vms.maintenance.record import ReadPoint
+from vms.manager.coordination import LocalCoordination
+from vms.manager.log import TransactionLog
+from vms.manager.runtime import Runtime
+from vms.model.arrow import from_column
+from vms.model.catalog import Catalog, ViewDefinition
+from vms.model.changes import UNDECODABLE
+from vms.model.table import HIDDEN_KEY, BaseTable
+from vms.model.token import Token
+from vms.plan.explain import explain
+from vms.plan.frontend import ViewPlan
+from vms.store.base import Family
+from vms.store.embedded import EmbeddedStore
+from vms.stream.decode import read_rows
+from vms.stream.embedded import EmbeddedSource
+from vms.stream.encode import RowEncoder
+from vms.viewtable.layout import ViewLayout
+from vms.viewtable.reader import read_view
+
+
+def connect(address: str, *, log: str = "local", epoch_interval: float = 0.1) -> Database:
+    """Open (or create) a database; `address` is `embedded:PATH`.
+
+    `log`: `local` keeps the transaction log beside the store; `off` keeps none, and views are rebuilt from the
+    base tables at the next start. `epoch_interval`: seconds between epochs while changes come in.
+    """
+    kind, _, path = address.partition(":")
+    if kind != "embedded" or not path:
+        raise UserError(f"{address!r} is not an address; write embedded:PATH, for example embedded:./vms-data")
+    if log not in ("local", "off"):
+        raise UserError(f"log {log!r} is not known; it is local or off")
+    return Database(Path(path), log=log, epoch_interval=epoch_interval)
+
+
+class Database:
+    """One embedded database. Close it, or use it as a context manager."""
+
+    def __init__(self, path: Path, *, log: str = "local", epoch_interval: float = 0.1) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot create the folder {path}: {error.strerror}; choose another --store") from error
+        self.store = EmbeddedStore(path / "store")
+        reserved = int(self.store.meta_get("clock") or b"0")
+        self.clock = Clock(reserved, lambda t: self.store.meta_put("clock", str(t).encode()))
+        self._source = EmbeddedSource(self.store)
+        self._coordination = LocalCoordination(self.store)
+        self._session = Token()
+        self._closed = False
+        self.runtime = Runtime(
+            self.store,
+            self._source,
+            self._coordination,
+            TransactionLog(path / "log") if log == "local" else None,
+            epoch_interval=epoch_interval,
+            now_ms=self.clock.now,
+        )
+        self.runtime.start()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Finish the epoch under way, take a checkpoint, let go of the files. Twice is fine."""
+        if not self._closed:
+            self._closed = True
+            self.runtime.stop()
+            self._source.close()
+            self.store.close()
+
+    # --- definitions -----------------------------------------------------------------------------------------
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._coordination.catalog()
+
+    def create_table(self, table: BaseTable) -> None:
+        before = self.catalog
+        after = before.with_table(table)
+        self.store.create_table(table.name, {table.family: Family()}, stream=True)
+        self._coordination.change_catalog(before, after)
+
+    def drop_table(self, name: str) -> None:
+        before = self.catalog
+        readers = [v for v in before.views if name in self.plan(v).plan.sources]
+        after = before.without_table(name, readers)
+        self._coordination.change_catalog(before, after)
+        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+        self.store.drop_table(name)
+
+    def create_view(self, name: str, sql: str) -> ViewPlan:
+        """Register the view and wait until it is there, whatever its tables hold already."""
+        before = self.catalog
+        after = before.with_view(name, sql)
+        plan = self.runtime.programs.plan(before, name, sql)
+        self._coordination.change_catalog(before, after)
+        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+        return plan
+
+    def drop_view(self, name: str) -> None:
+        before = self.catalog
+        after = before.without_view(name)
+        self._coordination.change_catalog(before, after)
+        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+
+    def _read_catalog(self) -> int:
+        return self.runtime.record.read.catalog
+
+    def plan(self, view: str) -> ViewPlan:
+        """The maintenance plan of a registered view."""
+        definition = self.catalog.view(view)
+        return self.runtime.programs.plan(self.catalog, view, definition.sql)
+
+    def explain(self, view_or_sql: str) -> str:
+        """The maintenance plan of a view, or of a SELECT that could become one."""
+        name = view_or_sql.strip().lower()
+        if name in self.catalog.views:
+            return explain(self.plan(name))
+        if " " not in name:
+            self.catalog.view(name)
+        return explain(self.runtime.programs.plan(self.catalog, "explained", view_or_sql))
+
+    # --- rows ------------------------------------------------------------------------------------------------
+
+    def put(self, table: str, rows: pa.Table, *, whole: bool = True) -> Token:
+        """Write rows; one that has the key of an existing row replaces it.
+
+        With `whole=False` only the given columns are written, as an UPDATE does. Returns the token of the write.
+        """
+        definition = self.catalog.table(table)
+        if definition.hidden_key and HIDDEN_KEY not in rows.column_names:
+            ids = pa.array([uuid.uuid4().hex for _ in range(rows.num_rows)], pa.string())
+            rows = rows.append_column(HIDDEN_KEY, ids)
+        if rows.num_rows == 0:
+            return Token()
+        stamps = self._stamps(definition, rows)
+        return self._write(table, RowEncoder(definition).puts(rows, stamps, whole=whole))
+
+    def delete(self, table: str, keys: pa.Table) -> Token:
+        """Delete the rows of these keys; keys that are not there are fine."""
+        definition = self.catalog.table(table)
+        if keys.num_rows == 0:
+            return Token()
+        return self._write(table, RowEncoder(definition).deletes(keys, self.clock.stamps(1)))
+
+    def _stamps(self, table: BaseTable, rows: pa.Table) -> int | np.ndarray:
+        """One stamp for all rows, or rising ones where a key comes more than once: the last one must win."""
+        if any(k not in rows.column_names for k in table.key):
+            return self.clock.stamps(1)
+        counts = rows.select(list(table.key)).group_by(list(table.key)).aggregate([([], "count_all")])
+        if counts.num_rows == rows.num_rows:
+            return self.clock.stamps(1)
+        first = self.clock.stamps(rows.num_rows)
+        return first + 2 * np.arange(rows.num_rows, dtype=np.int64)
+
+    def _write(self, table: str, mutations: list) -> Token:
+        token = Token(self.store.mutate(table, mutations))
+        self._session = self._session | token
+        return token
+
+    def scan(self, table: str) -> pa.Table:
+        """The table's rows as they are now, in key order; rows that cannot be decoded are left out."""
+        definition = self.catalog.table(table)
+        snapshot = self.store.snapshot(table)
+        try:
+            rows, _ = read_rows(definition, snapshot.scan())
+        finally:
+            snapshot.close()
+        good = rows.column("_kind").to_numpy(zero_copy_only=False) != UNDECODABLE
+        return pa.table(rows.filter(pa.array(good))).select([c.name for c in definition.columns])
+
+    def view(self, name: str) -> View:
+        """A handle on a registered view."""
+        return View(self, self.catalog.view(name))
+
+    @property
+    def session(self) -> Token:
+        """Everything written through this object so far."""
+        return self._session
+
+    def latest(self) -> Token:
+        """Everything written by anybody so far."""
+        token = Token()
+        for name in self.catalog.tables:
+            snapshot = self.store.snapshot(name)
+            token = token | Token(snapshot.positions)
+            snapshot.close()
+        return token
+
+    def wait(self, token: Token, timeout: float | None = None) -> bool:
+        """Until every view covers the token."""
+        return self.runtime.wait(lambda: self.runtime.covers(token), timeout)
+
+    def sql(self, text: str) -> pa.Table | None:
+        """Run statements; the result of the last SELECT, if there was one."""
+        from vms.manager.statements import run
+
+        result = None
+        for statement in run(self, text):
+            if statement.table is not None:
+                result = statement.table
+        return result
+
+    def status(self) -> dict[str, Any]:
+        """What an operator looks at first; plain values."""
+        record, runtime = self.runtime.record, self.runtime
+        errors = runtime.view_errors
+        return {
+            "store": f"embedded:{self.path}",
+            "epoch": record.epoch,
+            "committed": record.committed,
+            "generation": record.read.generation,
+            "epochs_committed": runtime.epochs,
+            "rows_taken_in": runtime.rows_in,
+            "lag_entries": self._source.lag().entries,
+            "tables": {t: {"key": list(d.key), "columns": len(d.columns)} for t, d in self.catalog.tables.items()},
+            "views": {v: {"errors": errors.get(v, (0, None))[0], "sql": d.sql} for v, d in self.catalog.views.items()},
+            "memory_bytes": runtime.memory,
+            "dead_letters": runtime.dead.counts(),
+        }
+
+
+class View:
+    """A registered view. Reads are whole: every row is of the same committed epoch."""
+
+    def __init__(self, db: Database, definition: ViewDefinition) -> None:
+        self._db, self.definition = db, definition
+        self._plan = db.plan(definition.name)
+        self._layout = ViewLayout(self._plan.plan.outputs[definition.name])
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._layout.schema
+
+    def read(self, level: str = "any", token: Token | None = None, timeout: float | None = None) -> pa.Table:
+        """All rows.
+
+        `any`: as of the newest committed epoch. `critical`: not before the writes of `token` are in it (without
+        one: the writes of this Database object). `latest`: not before everything written until now is in it.
+        """
+        if level not in ("any", "critical", "latest"):
+            raise UserError(f"read level {level!r} is not known; it is any, critical or latest")
+        if level != "any":
+            wanted = self._db.latest() if level == "latest" else token or self._db.session
+            if not self._db.wait(wanted, timeout):
+                raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
+        count, text = self._db.runtime.view_errors.get(self.name, (0, None))
+        if count:
+            raise ViewHasErrors(f"view {self.name} has {count} rows that fail: {text}; mend or delete the base rows")
+        rows, _ = read_view(self._db.store, self._layout, self._table_at, self._point)
+        return rows
+
+    def _table_at(self, point: ReadPoint) -> str:
+        return self.definition.table(point.generation)
+
+    def _point(self) -> tuple[ReadPoint, int]:
+        return self._db.runtime.record.read, self._db.runtime.epochs
+
+    def watch(self, timeout: float | None = None) -> Iterator[tuple[int, pa.Table]]:
+        """Each committed epoch that changes the view: its id and the changed rows.
+
+        Column `_change` is +1 for a row's new content, -1 for a row that is gone; an update is +1 of the new.
+        Ends when nothing changed for `timeout` seconds.
+        """
+        changes: queue.Queue[tuple[int, pa.Table]] = queue.Queue()
+
+        def take(epoch: int, views: Any) -> None:
+            changed = views.get(self.name)
+            if changed is not None and (len(changed.puts) or len(changed.deletes)):
+                changes.put((epoch, self._changed_rows(changed)))
+
+        end = self._db.runtime.listen(take)
+        try:
+            while True:
+                try:
+                    yield changes.get(timeout=timeout)
+                except queue.Empty:
+                    return
+        finally:
+            end()
+
+    def _changed_rows(self, changed: Any) -> pa.Table:
+        pool = self._db.runtime.member.store.pool
+        tables = []
+        for rows, sign in ((changed.puts, 1), (changed.deletes, -1)):
+            arrays = [from_column(f.type, c, pool) for f, c in zip(self._layout.fields, rows.columns)]
+            table = pa.Table.from_arrays(arrays, names=[f.name for f in self._layout.fields])
+            tables.append(table.append_column("_change", pa.array(np.full(len(rows), sign), pa.int8())))
+        return pa.concat_tables(tables)

@@ -1,0 +1,69 @@
+"""What a member asks of the key-value store, done: scans, reads of single rows, writes of view rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from vms.errors import TableMissing
+from vms.maintenance.messages import ReadRows, RowsRead, Scanned, ScanTable, WriteRows
+from vms.maintenance.source_rows import with_slots
+from vms.model.catalog import Catalog
+from vms.model.rowkey import encode_keys
+from vms.model.table import BaseTable
+from vms.model.text import TextPool
+from vms.plan.plan import MaintenancePlan
+from vms.store.base import KVStore
+from vms.stream.decode import DeadLetter, read_rows
+from vms.viewtable.layout import ViewLayout
+
+#: Takes what could not be decoded.
+DeadLetters = Callable[[list[DeadLetter]], None]
+
+
+def scan_table(store: KVStore, table: BaseTable, effect: ScanTable, horizon: int, dead: DeadLetters) -> Scanned:
+    """All rows of the table at one instant."""
+    snapshot = store.snapshot(table.name)
+    try:
+        rows, letters = read_rows(table, snapshot.scan())
+        positions = dict(snapshot.positions)
+    finally:
+        snapshot.close()
+    dead(letters)
+    return Scanned(effect.epoch, table.name, with_slots(table, rows), positions, horizon)
+
+
+def read_keys(store: KVStore, tables: Mapping[str, BaseTable], effect: ReadRows, dead: DeadLetters) -> RowsRead:
+    """The rows of these keys as they stand in the store now."""
+    found: dict[str, pa.RecordBatch] = {}
+    absent: dict[str, pa.RecordBatch] = {}
+    for name, keys in effect.keys.items():
+        table = tables[name]
+        encoded = encode_keys([c.type for c in table.key_columns], [keys.column(k) for k in table.key])
+        declared = {table.marker, *(table.qualifier(c.name) for c in table.value_columns)}
+        rows = [(key, store.get(name, key)) for key in encoded]
+        there = [(key, row) for key, row in rows if row and not declared.isdisjoint(row)]
+        missing = [not row or declared.isdisjoint(row) for _, row in rows]
+        if there:
+            found[name], letters = read_rows(table, there)
+            dead(letters)
+        if any(missing):
+            absent[name] = keys.filter(pa.array(missing))
+    return RowsRead(effect.epoch, found, absent)
+
+
+def write_views(store: KVStore, catalog: Catalog, plan: MaintenancePlan, effect: WriteRows, pool: TextPool) -> None:
+    """The changed view rows, with cell timestamp = epoch.
+
+    A table that is not there any more belonged to a view that was dropped or a generation that was abandoned:
+    whoever still writes to it has nothing to tell anybody.
+    """
+    for name, changed in effect.views.items():
+        if name not in catalog.views or not (len(changed.puts) or len(changed.deletes)):
+            continue
+        layout = ViewLayout(plan.outputs[name])
+        try:
+            store.mutate(catalog.views[name].table(effect.generation), layout.mutations(changed, effect.epoch, pool))
+        except TableMissing:
+            continue

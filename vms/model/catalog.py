@@ -1,0 +1,86 @@
+"""The catalog: declared tables and views, as one value with a version (design section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgpack
+
+from vms.errors import AlreadyExists, UnknownName, UserError
+from vms.model.table import BaseTable
+
+
+@dataclass(frozen=True)
+class ViewDefinition:
+    """A registered view. `created` is the catalog version that brought it: no other view ever has the same."""
+
+    name: str
+    sql: str
+    created: int
+
+    def table(self, generation: int) -> str:
+        """The name of its view table in one generation; never used again after the view is dropped."""
+        return f"{self.name}.{self.created}.{generation}"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Tables and views of one version. Changing it makes the next version."""
+
+    version: int = 0
+    tables: Mapping[str, BaseTable] = field(default_factory=dict)
+    views: Mapping[str, ViewDefinition] = field(default_factory=dict)
+
+    def _free(self, name: str) -> None:
+        if name in self.tables:
+            raise AlreadyExists(f"there is a table named {name} already; drop it first or choose another name")
+        if name in self.views:
+            raise AlreadyExists(f"there is a view named {name} already; drop it first or choose another name")
+
+    def table(self, name: str) -> BaseTable:
+        if name not in self.tables:
+            raise UnknownName("table", name, [*self.tables, *self.views])
+        return self.tables[name]
+
+    def view(self, name: str) -> ViewDefinition:
+        if name not in self.views:
+            raise UnknownName("view", name, [*self.views, *self.tables])
+        return self.views[name]
+
+    def with_table(self, table: BaseTable) -> Catalog:
+        self._free(table.name)
+        return replace(self, version=self.version + 1, tables={**self.tables, table.name: table})
+
+    def without_table(self, name: str, readers: list[str]) -> Catalog:
+        self.table(name)
+        if readers:
+            raise UserError(f"table {name} is read by view {', '.join(readers)}; drop the view first")
+        left = {n: t for n, t in self.tables.items() if n != name}
+        return replace(self, version=self.version + 1, tables=left)
+
+    def with_view(self, name: str, sql: str) -> Catalog:
+        self._free(name)
+        view = ViewDefinition(name, sql, self.version + 1)
+        return replace(self, version=self.version + 1, views={**self.views, name: view})
+
+    def without_view(self, name: str) -> Catalog:
+        self.view(name)
+        left = {n: v for n, v in self.views.items() if n != name}
+        return replace(self, version=self.version + 1, views=left)
+
+    def to_bytes(self) -> bytes:
+        return msgpack.packb(
+            {
+                "version": self.version,
+                "tables": [t.to_dict() for t in self.tables.values()],
+                "views": [[v.name, v.sql, v.created] for v in self.views.values()],
+            }
+        )
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Catalog:
+        d = msgpack.unpackb(data)
+        tables = [BaseTable.from_dict(t) for t in d["tables"]]
+        views = [ViewDefinition(*v) for v in d["views"]]
+        return Catalog(d["version"], {t.name: t for t in tables}, {v.name: v for v in views})

@@ -1,0 +1,1 @@
+"""SQL to a maintenance plan: text -> DataFusion -> Substrait -> MaintenancePlan -> rounds."""

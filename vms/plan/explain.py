@@ -1,0 +1,155 @@
+"""`vms explain`: a view's maintenance plan as text.
+
+Read the tree from the bottom: a change of a base row climbs from its table to the view. `round n` says after
+how many exchanges between members an operation runs; everything in one round runs where the rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vms.plan.contributions import AccumulatorKind, layout_of
+from vms.plan.describe import column_name, column_names, describe_call, describe_expr
+from vms.plan.frontend import ViewPlan
+from vms.plan.plan import (
+    Aggregation,
+    Exchange,
+    Field,
+    Join,
+    MaintenancePlan,
+    Node,
+    Output,
+    PreAggregation,
+    Projection,
+    Selection,
+    Source,
+)
+
+
+def explain(view: ViewPlan) -> str:
+    """The view's columns, its operations with rounds and state, and the DataFusion plan they came from."""
+    text = _Explanation(view.plan)
+    output = view.plan.outputs[view.name]
+    sections = [
+        (f"view {view.name}", [_column(f) for f in view.fields]),
+        ("operations", text.tree(output)),
+        ("rounds", text.rounds()),
+        ("state", text.state()),
+        ("notes", list(view.notes)),
+        ("from the DataFusion plan", view.logical.splitlines()),
+    ]
+    return "\n".join(line for title, body in sections if body for line in (title, *(f"  {b}" for b in body))) + "\n"
+
+
+def _column(f: Field) -> str:
+    return f"{f.name} {f.type}{'' if f.nullable else ' NOT NULL'}"
+
+
+class _Explanation:
+    def __init__(self, plan: MaintenancePlan) -> None:
+        self._plan = plan
+        self._round: dict[str, int] = {}
+        for n in plan.nodes:
+            below = max((self._round[i] for i in n.inputs), default=0)
+            self._round[n.id] = below + isinstance(n.spec, Exchange)
+
+    def _input(self, n: Node, side: int = 0) -> Node:
+        return self._plan.node(n.inputs[side])
+
+    def tree(self, n: Node, depth: int = 0) -> list[str]:
+        """The node and all below it, one line each."""
+        lines = [f"{'  ' * depth}{self._operation(n)}  [round {self._round[n.id]}]"]
+        for i in n.inputs:
+            lines += self.tree(self._plan.node(i), depth + 1)
+        return lines
+
+    def _operation(self, n: Node) -> str:
+        match n.spec:
+            case Source(table=table, columns=columns):
+                return f"Source {table} ({', '.join(columns)})"
+            case Selection(predicate=predicate):
+                return f"Selection {describe_expr(predicate, n.fields)}"
+            case Projection(exprs=exprs):
+                below = self._input(n).fields
+                return f"Projection {', '.join(describe_expr(e, below) for e in exprs)}"
+            case Join():
+                return f"Join on {self._join_condition(n, n.spec)}"
+            case PreAggregation(group=group):
+                fields = self._input(n).fields
+                return f"PreAggregation {_grouped([column_name(g, fields) for g in group], self._calls(n))}"
+            case Aggregation(group_count=size):
+                return f"Aggregation {_grouped([f.name for f in n.fields[:size]], self._calls(n))}"
+            case Exchange(key=key):
+                return f"Exchange {_by(key, n.fields)}"
+            case Output(view=view, key=key, bag=bag):
+                rows = ", each row with the number of times that it occurs" if bag else ""
+                return f"Output {view} key ({column_names(key, n.fields)}){rows}"
+
+    def _join_condition(self, n: Node, spec: Join) -> str:
+        left, right = self._input(n).fields, self._input(n, 1).fields
+        pairs = [f"{column_name(a, left)} = {column_name(b, right)}" for a, b in zip(spec.left_keys, spec.right_keys)]
+        rest = [] if spec.residual is None else [describe_expr(spec.residual, left + right)]
+        return " AND ".join(pairs + rest)
+
+    def _calls(self, n: Node) -> list[str]:
+        """The aggregate calls in terms of the rows that are aggregated."""
+        while not isinstance(n.spec, PreAggregation):
+            n = self._input(n)
+        fields = self._input(n).fields
+        return [describe_call(c, fields) for c in n.spec.calls]
+
+    def rounds(self) -> list[str]:
+        """Which rows start where, then each redistribution."""
+        tables = dict.fromkeys(n.spec.table for n in self._plan.nodes if isinstance(n.spec, Source))
+        lines = [f"0  rows of {', '.join(tables)} by row key"]
+        for n in sorted(self._plan.nodes, key=lambda n: self._round[n.id]):
+            if isinstance(n.spec, Exchange):
+                lines.append(f"{self._round[n.id]}  {self._subject(self._input(n))} {_by(n.spec.key, n.fields)}")
+        return lines
+
+    def _subject(self, n: Node) -> str:
+        """What travels: the operation whose rows these are."""
+        while isinstance(n.spec, Selection | Projection):
+            n = self._input(n)
+        match n.spec:
+            case Source(table=table):
+                return f"rows of {table}"
+            case PreAggregation():
+                return "contributions to groups"
+            case Join():
+                return f"rows joined on {self._join_condition(n, n.spec)}"
+        return "groups"
+
+    def state(self) -> list[str]:
+        """What is kept in memory between changes."""
+        lines = [
+            f"DeltaView of {table}: the last known {', '.join(columns) or 'key'} of each row"
+            for table, columns in self._plan.sources.items()
+        ]
+        for n in self._plan.nodes:
+            match n.spec:
+                case Join():
+                    lines.append(
+                        f"ReverseJoinView on {self._join_condition(n, n.spec)}: "
+                        f"left ({_names(self._input(n).fields)}), right ({_names(self._input(n, 1).fields)})"
+                    )
+                case Aggregation():
+                    made = layout_of(self._plan, n)
+                    values = len(made.positions(AccumulatorKind.VALUE))
+                    totals = len(made.accumulators) - values
+                    calls = ", ".join(self._calls(n)) or "groups"
+                    by_value = f", columns kept value by value: {values}" if values else ""
+                    lines.append(f"PreAggregationView of {calls}: totals a group: {totals}{by_value}")
+        return lines
+
+
+def _names(fields: Sequence[Field]) -> str:
+    return ", ".join(f.name for f in fields)
+
+
+def _grouped(group: list[str], calls: list[str]) -> str:
+    return f"{', '.join(calls) or 'groups'} by ({', '.join(group)})"
+
+
+def _by(key: tuple[int, ...], fields: Sequence[Field]) -> str:
+    return f"by ({column_names(key, fields)})" if key else "to one place"

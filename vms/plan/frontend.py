@@ -1,0 +1,127 @@
+"""SQL text -> DataFusion -> Substrait -> logical tree -> MaintenancePlan (design section 4).
+
+DataFusion parses, types and optimises; it is imported nowhere else in the plan layer. Each step is a module:
+`refusals` says what cannot be a view, `substrait_reader` reads the exported plan, `join_order` and `simplify`
+shape it, `rounds` spreads it over the members.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from datafusion import LogicalPlan, SessionConfig, SessionContext, SQLOptions
+from datafusion.substrait import Producer
+
+from vms.errors import InternalError, SqlError
+from vms.model.table import BaseTable
+from vms.model.types import from_arrow
+from vms.plan.join_order import order_joins
+from vms.plan.logical import Rel
+from vms.plan.plan import Field, MaintenancePlan
+from vms.plan.refusals import Refused, check, explain_error, place, plain
+from vms.plan.rounds import TIMES, to_rounds
+from vms.plan.simplify import simplify
+from vms.plan.substrait_reader import read_plan
+
+_SETTINGS = {
+    # 0.06 is a decimal, so that arithmetic stays exact
+    "datafusion.sql_parser.parse_float_as_decimal": "true",
+    # VARCHAR is Arrow's string everywhere, as in our tables
+    "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+    # the plan is never run: no work may be split up in it
+    "datafusion.execution.target_partitions": "1",
+}
+#: Equal parts of expressions are found when they are evaluated; taken out here, they only add projections.
+_RULES_LEFT_OUT = ("common_sub_expression_eliminate",)
+
+
+@dataclass(frozen=True)
+class ViewPlan:
+    """A view that can be maintained.
+
+    `fields` are its visible columns. `logical` is DataFusion's optimised plan, as text. `notes` tell what of
+    the text has no effect.
+    """
+
+    name: str
+    sql: str
+    plan: MaintenancePlan
+    fields: tuple[Field, ...]
+    logical: str
+    notes: tuple[str, ...] = ()
+
+
+def plan_view(
+    name: str, sql: str, tables: Mapping[str, BaseTable], row_counts: Mapping[str, int] | None = None
+) -> ViewPlan:
+    """The maintenance plan of `CREATE MATERIALIZED VIEW name AS sql`.
+
+    A pure function of its arguments: the same text, tables and row counts give the same plan with the same
+    node ids. Raises SqlError or UnknownName for what is wrong with the text and UnsupportedSql, with position
+    and advice, for what cannot be maintained.
+    """
+    check(sql)
+    context = _context(tables)
+    optimised = _optimised(context, sql, tables)
+    try:
+        read = read_plan(_exported(optimised, context), tables)
+        root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})))
+    except Refused as refused:
+        raise place(sql, refused) from None
+    schema = context.create_dataframe_from_logical_plan(optimised).schema()
+    fields = _visible(root, read.names, schema)
+    notes = ("ORDER BY has no effect: a view is kept in the order of its key",) if read.ordered else ()
+    return ViewPlan(name, sql, to_rounds(name, root, fields, tables), fields, optimised.display_indent(), notes)
+
+
+def _context(tables: Mapping[str, BaseTable]) -> SessionContext:
+    """A session in which every table is declared and empty."""
+    context = SessionContext(SessionConfig(_SETTINGS))
+    for rule in _RULES_LEFT_OUT:
+        context.remove_optimizer_rule(rule)
+    for name, table in tables.items():
+        schema = pa.schema(
+            pa.field(c.name, c.type.arrow, c.nullable and c.name not in table.key) for c in table.visible_columns
+        )
+        no_rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+        context.register_record_batches('"' + name.replace('"', '""') + '"', [[no_rows]])
+    return context
+
+
+def _optimised(context: SessionContext, sql: str, tables: Mapping[str, BaseTable]) -> LogicalPlan:
+    """The text as DataFusion understands it."""
+    queries_only = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+    try:
+        return context.sql_with_options(sql, queries_only).optimized_logical_plan()
+    except Exception as error:
+        raise explain_error(error, sql, tables) from None
+
+
+def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:
+    """The plan as Substrait; what has no form there has none in a view either."""
+    try:
+        return Producer.to_substrait_plan(optimised, context).encode()
+    except Exception as error:
+        raise Refused(f"something in this query: {plain(error)}", "use SELECT with joins and GROUP BY") from None
+
+
+def _counts(tables: Mapping[str, BaseTable], measured: Mapping[str, int]) -> dict[str, int]:
+    """Rows of each table: as measured, else as declared."""
+    declared = {name: t.rows_estimate for name, t in tables.items() if t.rows_estimate is not None}
+    return {**declared, **measured}
+
+
+def _visible(root: Rel, names: tuple[str, ...], schema: pa.Schema) -> tuple[Field, ...]:
+    """The view's columns, after a check that our types are DataFusion's."""
+    repeated = next((n for n, times in Counter(names).items() if times > 1), None)
+    if repeated is not None:
+        raise SqlError(f"two columns are called {repeated}; give one of them another name with AS")
+    if TIMES in names:
+        raise SqlError(f"a column may not be called {TIMES}; give it another name with AS")
+    for ours, name, theirs in zip(root.fields, names, schema, strict=True):
+        if ours.type != from_arrow(theirs.type):
+            raise InternalError(f"column {name} ({ours.name}) was typed {ours.type}, but DataFusion says {theirs.type}")
+    return tuple(Field(n, f.type, t.nullable) for n, f, t in zip(names, root.fields, schema))

@@ -1,0 +1,81 @@
+"""Which columns identify a row of a relation: from these the view's row key is made (design section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vms.model.table import BaseTable
+from vms.plan.expr import Expr
+from vms.plan.logical import Group, Match, Rel, carried, equal_columns
+from vms.plan.plan import Join, Projection, Source
+
+#: Columns that always hold the same value: any one of them stands for all.
+Equal = frozenset[int]
+
+
+def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | None:
+    """A key of the relation: no two rows agree in all components. None where no key is known.
+
+    () is the key of a relation of at most one row.
+    """
+    spec = rel.spec
+    match spec:
+        case Source():
+            table = tables[spec.table]
+            if table.hidden_key or not set(table.key) <= set(spec.columns):
+                return None
+            return tuple(frozenset({spec.columns.index(k)}) for k in table.key)
+        case Projection():
+            below = key_of(rel.input, tables)
+            return None if below is None else through(below, spec.exprs)
+        case Group():
+            return tuple(frozenset({i}) for i in range(len(spec.group)))
+        case Match() | Join():
+            return _joined_key(rel, tables)
+    return key_of(rel.input, tables)
+
+
+def through(components: Iterable[Equal], exprs: Sequence[Expr]) -> tuple[Equal, ...] | None:
+    """The components as columns of a projection; None where one is no longer there in any of its columns."""
+    places: dict[int, set[int]] = {}
+    for i, e in enumerate(exprs):
+        source = carried(e)
+        if source is not None:
+            places.setdefault(source, set()).add(i)
+    result = [frozenset(p for column in c for p in places.get(column, ())) for c in components]
+    return tuple(result) if all(result) else None
+
+
+def merge_equal(components: Iterable[Equal], pairs: Sequence[tuple[int, int]]) -> tuple[Equal, ...]:
+    """Components widened by columns known to be equal; those that became the same are kept once."""
+    result: list[Equal] = []
+    for c in components:
+        grown = set(c)
+        for _ in pairs:
+            for a, b in pairs:
+                if a in grown or b in grown:
+                    grown |= {a, b}
+        if not any(grown & r for r in result):
+            result.append(frozenset(grown))
+    return tuple(result)
+
+
+def _joined_key(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | None:
+    """Both keys together; where the join fixes one side's whole key, the other side's key alone."""
+    left, right = (key_of(r, tables) for r in rel.inputs)
+    if left is None or right is None:
+        return None
+    shift = rel.inputs[0].width
+    pairs = [(a, b + shift) for a, b in equal_columns(rel)]
+    right = tuple(frozenset(c + shift for c in e) for e in right)
+    if covers((b for _, b in pairs), right):
+        return merge_equal(left, pairs)
+    if covers((a for a, _ in pairs), left):
+        return merge_equal(right, pairs)
+    return merge_equal((*left, *right), pairs)
+
+
+def covers(columns: Iterable[int], components: Iterable[Equal]) -> bool:
+    """Whether fixing `columns` fixes every component."""
+    fixed = set(columns)
+    return all(fixed & c for c in components)

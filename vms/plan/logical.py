@@ -1,0 +1,142 @@
+"""The tree between Substrait and the maintenance plan: what is computed, not yet where.
+
+`Source`, `Selection`, `Projection` and `Join` are those of the plan. `Match` is a join whose condition is not
+yet split into keys, `Group` an aggregation not yet split into its local and its final half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vms.model.types import BOOLEAN, Kind
+from vms.plan.describe import describe_expr
+from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
+from vms.plan.functions import may_be_null
+from vms.plan.plan import Aggregate, Field, Join, Projection, Selection, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Inner join on a condition over the columns of the left input, then of the right (None: all pairs)."""
+
+    condition: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Output: the `group` columns of the input, then one column for each call."""
+
+    group: tuple[int, ...]
+    calls: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True)
+class Rel:
+    """One relation: what it does, what it reads, and its columns."""
+
+    spec: Source | Selection | Projection | Join | Match | Group
+    inputs: tuple[Rel, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.fields)
+
+    @property
+    def input(self) -> Rel:
+        return self.inputs[0]
+
+
+def select(rel: Rel, predicate: Expr) -> Rel:
+    return Rel(Selection(predicate), (rel,), rel.fields)
+
+
+def project(rel: Rel, exprs: Iterable[Expr], names: Sequence[str] | None = None) -> Rel:
+    """The expressions over `rel`. Without `names`, columns are called what they say in SQL."""
+    exprs = tuple(exprs)
+    if names is None:
+        names = [rel.fields[e.index].name if isinstance(e, Ref) else describe_expr(e, rel.fields) for e in exprs]
+    fields = tuple(Field(n, e.type, may_be_null(e, rel.fields)) for n, e in zip(names, exprs, strict=True))
+    return Rel(Projection(exprs), (rel,), fields)
+
+
+def pair(left: Rel, right: Rel, condition: Expr | None) -> Rel:
+    return Rel(Match(condition), (left, right), left.fields + right.fields)
+
+
+def ref(rel: Rel, index: int) -> Ref:
+    return Ref(index, rel.fields[index].type)
+
+
+def pick(rel: Rel, columns: Iterable[int]) -> Rel:
+    """Only these columns, in this order; the relation itself where that changes nothing."""
+    columns = list(columns)
+    if columns == list(range(rel.width)):
+        return rel
+    return project(rel, [ref(rel, c) for c in columns])
+
+
+def moved(e: Expr, to: dict[int, int]) -> Expr:
+    """The expression with column i read from position to[i]."""
+    return map_refs(e, lambda r: Ref(to[r.index], r.type))
+
+
+def carried(e: Expr) -> int | None:
+    """The input column whose values and hashes this expression passes on unchanged, if it is one.
+
+    INTEGER widened to BIGINT keeps its code (vms/model/types.py), so it stays where it is spread.
+    """
+    if isinstance(e, Ref):
+        return e.index
+    if (
+        isinstance(e, Cast)
+        and isinstance(e.arg, Ref)
+        and e.arg.type.kind is Kind.INTEGER
+        and e.type.kind is Kind.BIGINT
+    ):
+        return e.arg.index
+    return None
+
+
+def conjuncts(e: Expr | None) -> list[Expr]:
+    """The parts of an AND, in order; NULL and false reject a row alike, so each may be tested on its own."""
+    if e is None or e == Literal(True, BOOLEAN):
+        return []
+    if isinstance(e, Call) and e.function == "and":
+        return [c for a in e.args for c in conjuncts(a)]
+    return [e]
+
+
+def conjunction(parts: Sequence[Expr]) -> Expr | None:
+    """The AND of `parts` as pairs, leaning left; None where there is none."""
+    result: Expr | None = None
+    for p in parts:
+        result = p if result is None else Call("and", (result, p), BOOLEAN)
+    return result
+
+
+def key_pair(c: Expr, split: int) -> tuple[Expr, Expr] | None:
+    """The two sides of `left expression = right expression`, each over its own input of a join.
+
+    `split`: the number of columns of the left input.
+    """
+    if not (isinstance(c, Call) and c.function == "equal"):
+        return None
+    for a, b in (c.args, c.args[::-1]):
+        if refs(a) and refs(b) and max(refs(a)) < split <= min(refs(b)):
+            return a, map_refs(b, lambda r: Ref(r.index - split, r.type))
+    return None
+
+
+def equal_columns(rel: Rel) -> list[tuple[int, int]]:
+    """Pairs (left column, right column) that a join makes equal, each counted in its own input."""
+    if isinstance(rel.spec, Join):
+        return list(zip(rel.spec.left_keys, rel.spec.right_keys))
+    pairs = []
+    if isinstance(rel.spec, Match):
+        for c in conjuncts(rel.spec.condition):
+            sides = [carried(side) for side in key_pair(c, rel.inputs[0].width) or ()]
+            if len(sides) == 2 and sides[0] is not None and sides[1] is not None:
+                pairs.append((sides[0], sides[1]))
+    return pairs

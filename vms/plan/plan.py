@@ -1,0 +1,177 @@
+"""The maintenance plan: a DAG of operations from base tables to a view (thesis 4.3.1).
+
+A plan is plain data. Equal sub-plans have equal node ids, so that plans of several views merge into one by
+taking the union of their nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vms.model.types import SqlType
+from vms.plan.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One output column of an operation."""
+
+    name: str
+    type: SqlType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Round 0: the DeltaView of a base table, projected to `columns` (names, in output order)."""
+
+    table: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Rows for which the predicate is true (not NULL)."""
+
+    predicate: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One expression for each output column."""
+
+    exprs: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Inner equi-join. Output: all columns of the left input, then of the right; then `residual` must be true.
+
+    Key pairs have equal types. A NULL key matches nothing.
+    """
+
+    left_keys: tuple[int, ...]
+    right_keys: tuple[int, ...]
+    residual: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate call: count (no arg: count(*)), sum, avg, min, max. `arg` is a column of the input."""
+
+    function: str
+    arg: int | None
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class PreAggregation:
+    """Stateless: turns rows into contributions per group and combines those of one batch before they travel.
+
+    Output: the group columns, then the columns that `Aggregation` of the same calls takes
+    (`vms.maintenance.operations.aggregation.contribution_fields`).
+    """
+
+    group: tuple[int, ...]
+    calls: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """Groups by the first `group_count` columns of a PreAggregation's output.
+
+    Output: group columns, then one column a call. With no group column there is always exactly one row.
+    """
+
+    group_count: int
+    calls: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Sends every row to the member that owns the slot of its `key` columns: starts a new DistributionRound.
+
+    An empty key sends everything to the owner of one fixed slot (a grand total).
+    """
+
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The view table's rows: `key` columns become the row key, all columns are stored.
+
+    Rows of one view key always reach the same member. With `bag`, the last column is the number of times
+    that the row occurs and readers repeat it so often; it is not shown.
+    """
+
+    view: str
+    key: tuple[int, ...]
+    bag: bool = False
+
+
+Spec = Source | Selection | Projection | Join | PreAggregation | Aggregation | Exchange | Output
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation in its place. `id` is a structural hash of the operation and everything below it.
+
+    `distribution`: the columns of this node's output by whose slot the rows are spread over the members
+    (None: not known to be spread by any columns of the output).
+    """
+
+    id: str
+    spec: Spec
+    inputs: tuple[str, ...]
+    fields: tuple[Field, ...]
+    distribution: tuple[int, ...] | None
+
+    @property
+    def types(self) -> tuple[SqlType, ...]:
+        return tuple(f.type for f in self.fields)
+
+
+def make_node(
+    spec: Spec, inputs: Iterable[Node], fields: tuple[Field, ...], distribution: tuple[int, ...] | None
+) -> Node:
+    """A node with its structural id. Field names take no part in it, types do."""
+    ids = tuple(n.id for n in inputs)
+    text = repr((spec, ids, tuple(str(f.type) for f in fields)))
+    kind = type(spec).__name__.lower()
+    return Node(f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}", spec, ids, fields, distribution)
+
+
+@dataclass(frozen=True)
+class MaintenancePlan:
+    """Nodes in an order in which every node stands after its inputs."""
+
+    nodes: tuple[Node, ...]
+
+    def node(self, id: str) -> Node:
+        return next(n for n in self.nodes if n.id == id)
+
+    @property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """Every base table with the columns that are read of it, over all source nodes."""
+        found: dict[str, set[str]] = {}
+        for n in self.nodes:
+            if isinstance(n.spec, Source):
+                found.setdefault(n.spec.table, set()).update(n.spec.columns)
+        return {t: tuple(sorted(cs)) for t, cs in sorted(found.items())}
+
+    @property
+    def outputs(self) -> dict[str, Node]:
+        """The output node of every view."""
+        return {n.spec.view: n for n in self.nodes if isinstance(n.spec, Output)}
+
+    @staticmethod
+    def merge(plans: Iterable[MaintenancePlan]) -> MaintenancePlan:
+        """One plan for several views: equal nodes once."""
+        seen: dict[str, Node] = {}
+        for p in plans:
+            for n in p.nodes:
+                seen.setdefault(n.id, n)
+        return MaintenancePlan(tuple(seen.values()))

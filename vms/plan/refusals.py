@@ -1,0 +1,245 @@
+"""Why a text cannot become a view, said in the user's words and with its place in the text.
+
+Three sources: what the tokens of the text show (`check`), what turns up in the exported plan (`Refused`,
+placed by `place`), and what DataFusion says about the text (`explain_error`). sqlglot is used for tokens and
+positions only: DataFusion alone decides what the text means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from vms.errors import SqlError, UnknownName, UnsupportedSql, UserError
+from vms.model.table import BaseTable
+
+_DIALECT = "postgres"
+
+
+class Refused(Exception):
+    """A construct that the plan holds. `spellings`: how it may stand in the text, the surest word first."""
+
+    def __init__(self, construct: str, instead: str, *spellings: str) -> None:
+        super().__init__(construct)
+        self.construct, self.instead = construct, instead
+        self.spellings = spellings
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A construct told by its words: `words` in sequence, not after one of `unless_after`."""
+
+    words: tuple[str, ...]
+    construct: str
+    instead: str
+    unless_after: frozenset[str] = frozenset()
+
+
+_OUTER = "only inner joins can be maintained at this stage"
+_SET = "create one view for each SELECT"
+_TOP = "leave it out and take the first rows when reading the view"
+_SPLIT = "create one view for each grouping"
+_CHANGING = "its value changes while no base row does; keep the value in a column and compare with that"
+_CHANGING_CALLS = (
+    "now",
+    "today",
+    "random",
+    "rand",
+    "uuid",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+)
+_CHANGING_WORDS = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
+
+_RULES = (
+    _Rule(("explain",), "EXPLAIN", "a view is defined by exactly one SELECT"),
+    _Rule(("with", "recursive"), "a recursive query", "join a fixed number of times"),
+    *(
+        _Rule((*words.split(), join), f"{words.upper()} JOIN", _OUTER)
+        for words in (
+            "left",
+            "right",
+            "full",
+            "left semi",
+            "right semi",
+            "left anti",
+            "right anti",
+            "semi",
+            "anti",
+        )
+        for join in ("join", "outer")
+    ),
+    _Rule(("lateral",), "LATERAL", "write it as a join with an equality condition"),
+    _Rule(("union",), "UNION", _SET),
+    _Rule(("intersect",), "INTERSECT", "join the two SELECTs on all columns and group by them"),
+    _Rule(("except",), "EXCEPT", _SET),
+    _Rule(("select", "distinct"), "SELECT DISTINCT", "list the same columns in a GROUP BY"),
+    _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY"),
+    _Rule(("limit",), "LIMIT", _TOP),
+    _Rule(("offset",), "OFFSET", _TOP),
+    _Rule(("fetch",), "FETCH", _TOP),
+    _Rule(("over",), "a window function", "use GROUP BY, or compute it when reading the view"),
+    _Rule(("qualify",), "QUALIFY", "use GROUP BY with HAVING"),
+    _Rule(("filter", "("), "FILTER in an aggregate", "write CASE inside it: sum(CASE WHEN ... THEN x END)"),
+    _Rule(("grouping", "sets"), "GROUPING SETS", _SPLIT),
+    _Rule(("rollup", "("), "ROLLUP", _SPLIT),
+    _Rule(("cube", "("), "CUBE", _SPLIT),
+    *(_Rule((name, "("), f"{name}()", _CHANGING, frozenset({"."})) for name in _CHANGING_CALLS),
+    *(_Rule((name,), name.upper(), _CHANGING, frozenset({".", "as"})) for name in _CHANGING_WORDS),
+)
+_SUBQUERY = _Rule(("select",), "a subquery in an expression", "write it as a join with the other table")
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word or sign of the text in lower case, with its place; quoted ones keep a quote in front."""
+
+    text: str
+    start: int
+
+
+def check(sql: str) -> None:
+    """Raise UnsupportedSql for the first construct in the text that a view cannot have."""
+    words = _words(sql)
+    texts = [w.text for w in words]
+    found: list[tuple[int, _Rule]] = []
+    for i, word in enumerate(words):
+        for rule in _RULES:
+            before = texts[i - 1] if i else ""
+            if tuple(texts[i : i + len(rule.words)]) == rule.words and before not in rule.unless_after:
+                found.append((word.start, rule))
+    if not found:
+        found += [(start, _SUBQUERY) for start in _subqueries(sql, words)]
+    if found:
+        start, rule = min(found, key=lambda f: f[0])
+        raise UnsupportedSql(rule.construct, rule.instead, **_place(sql, start))
+
+
+def place(sql: str, refused: Refused) -> UnsupportedSql:
+    """The refusal with the position of the first word in the text that can mean it."""
+    words = _words(sql)
+    for spelling in refused.spellings:
+        for word in words:
+            if word.text == spelling:
+                return UnsupportedSql(refused.construct, refused.instead, **_place(sql, word.start))
+    return UnsupportedSql(refused.construct, refused.instead)
+
+
+def _words(sql: str) -> list[_Word]:
+    """The words of the text; none where it cannot be cut into words (DataFusion then says why)."""
+    try:
+        tokens = sqlglot.tokenize(sql, read=_DIALECT)
+    except SqlglotError:
+        return []
+    words: list[_Word] = []
+    for t in tokens:
+        quoted = sql[t.start] in "'\""
+        parts = [f"'{t.text}"] if quoted else t.text.lower().split()
+        words.extend(_Word(part, t.start) for part in parts)
+    return words
+
+
+def _subqueries(sql: str, words: list[_Word]) -> Iterator[int]:
+    """Where each SELECT stands that is part of an expression (not of FROM, JOIN or WITH)."""
+    try:
+        tree = sqlglot.parse_one(sql, read=_DIALECT)
+    except SqlglotError:
+        return
+    for node in tree.find_all(exp.Select):
+        holder = node.parent
+        while isinstance(holder, exp.Subquery | exp.SetOperation):
+            holder = holder.parent
+        if isinstance(holder, exp.Expression) and not isinstance(holder, exp.From | exp.Join | exp.CTE):
+            inside = min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
+            yield max((w.start for w in words if w.text == "select" and w.start < inside), default=0)
+
+
+def _place(sql: str, start: int) -> dict[str, int]:
+    """Line and column, from 1, as arguments of SqlError."""
+    before = sql[:start]
+    return {"line": before.count("\n") + 1, "column": start - (before.rfind("\n") + 1) + 1}
+
+
+def _first(sql: str, name: str) -> dict[str, int]:
+    """The place of the first word that is `name`, quoted or not."""
+    starts = [w.start for w in _words(sql) if w.text.removeprefix("'") in (name, name.lower())]
+    return _place(sql, starts[0]) if starts else {}
+
+
+_NO_FIELD = re.compile(r"No field named (?P<name>.+?)\.(?:\s|$)")
+_NO_TABLE = re.compile(r"table '(?P<name>[^']*)' not found")
+_NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
+_AT = re.compile(r"\s+at Line: (\d+), Column: (\d+)")
+_SYNTAX = re.compile(r'(?:ParserError|TokenizerError)\("(?P<text>.*)"\)', re.DOTALL)
+_PREFIXES = re.compile(
+    r"^(?:DataFusion error|Error during planning|Schema error|SQL error|Arrow error|Internal error|Cast error"
+    r"|This feature is not implemented|Optimizer rule '[^']*' failed\s+caused by)[:\s]+"
+)
+
+
+def explain_error(error: Exception, sql: str, tables: Mapping[str, BaseTable]) -> UserError:
+    """What DataFusion found wrong with the text, as an error for its author."""
+    text = str(error)
+    if m := _SYNTAX.search(text):
+        said = m["text"].replace('\\"', '"')
+        at = _AT.search(said)
+        message = "this is not valid SQL: " + _AT.sub("", said).replace("found: EOF", "found the end of the text")
+        if at:
+            return SqlError(message, line=int(at[1]), column=int(at[2]))
+        return SqlError(message, **_place(sql, len(sql.rstrip())))
+    if m := _NO_TABLE.search(text):
+        return UnknownName("table or view", m["name"].removeprefix("datafusion.").removeprefix("public."), tables)
+    if m := _NO_FIELD.search(text):
+        name = m["name"].replace('"', "")
+        columns = {c.name for t in tables.values() for c in t.visible_columns}
+        return UnknownName("column", name, {*columns, *(f"{t}.{c}" for t, c in _qualified(tables))})
+    if m := _NO_FUNCTION.search(text):
+        return SqlError(f"there is no function named {m['name']}", **_first(sql, m["name"]))
+    if "Projections require unique expression names" in text or "duplicate qualified field name" in text:
+        return SqlError("two columns have the same name; give one of them another name with AS")
+    if m := re.search(r"Ambiguous reference to unqualified field (\S+)", text):
+        return SqlError(f"column {m[1]} stands in more than one table; write table.{m[1]}", **_first(sql, m[1]))
+    if "must appear in the GROUP BY" in text and (m := re.search(r'column "([^"]+)"', text)):
+        name = m[1].rsplit(".", 1)[-1]
+        return SqlError(f"column {m[1]} must stand in GROUP BY or inside an aggregate", **_first(sql, name))
+    if m := re.search(r"(DDL|DML|Statement) not supported|single SQL statement|No SQL statements", text):
+        return SqlError("a view is defined by exactly one SELECT")
+    if m := re.search(r"Function '(\w+)' .*?received (\w+)", text, re.DOTALL):
+        return SqlError(
+            f"function {m[1]} cannot take an argument of type {_TYPE_NAMES.get(m[2], m[2])}",
+            **_first(sql, m[1]),
+        )
+    return SqlError("this SELECT has no meaning here: " + plain(text))
+
+
+def _qualified(tables: Mapping[str, BaseTable]) -> Iterable[tuple[str, str]]:
+    return ((name, c.name) for name, t in tables.items() for c in t.visible_columns)
+
+
+_TYPE_NAMES = {
+    "String": "VARCHAR",
+    "Utf8": "VARCHAR",
+    "Int32": "INTEGER",
+    "Int64": "BIGINT",
+    "Float64": "DOUBLE",
+    "Decimal128": "DECIMAL",
+    "Date32": "DATE",
+    "Boolean": "BOOLEAN",
+}
+
+
+def plain(error: Exception | str) -> str:
+    """The first sentence of a message, without the words of the engine that wrote it."""
+    text = str(error)
+    while (shorter := _PREFIXES.sub("", text)) != text:
+        text = shorter
+    text = text.split("\n")[0].split(" {")[0]
+    for engine, ours in _TYPE_NAMES.items():
+        text = re.sub(rf"\b{engine}\b", ours, text)
+    return text.strip().rstrip(".")

@@ -1,0 +1,187 @@
+"""From a tree that says what to compute to one that computes no more than that.
+
+Three passes, in this order: conditions become join keys, columns that nobody reads are dropped, and
+neighbouring operations are merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vms.plan.expr import Call, Expr, Ref, children, map_refs, refs
+from vms.plan.logical import (
+    Group,
+    Match,
+    Rel,
+    conjunction,
+    conjuncts,
+    key_pair,
+    moved,
+    pick,
+    project,
+    ref,
+    select,
+)
+from vms.plan.plan import Aggregate, Join, Projection, Selection, Source
+from vms.plan.refusals import Refused
+
+#: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
+#: nothing at run time; the limit stops definitions that double at each level from growing without bound.
+_INLINE_LIMIT = 2000
+
+
+def simplify(rel: Rel) -> Rel:
+    """The same relation, as few and as narrow operations as the passes find."""
+    width = rel.width
+    pruned, places = _prune(_with_keys(rel), set(range(width)))
+    return _tidy(pick(pruned, [places[i] for i in range(width)]))
+
+
+# --- join keys
+
+
+def _with_keys(rel: Rel) -> Rel:
+    """Every Match as a Join on key columns; key expressions are computed below it."""
+    inputs = tuple(_with_keys(i) for i in rel.inputs)
+    if not isinstance(rel.spec, Match):
+        return replace(rel, inputs=inputs)
+    left, right = inputs
+    split, width = left.width, rel.width
+    pairs: list[tuple[Expr, Expr]] = []
+    residual: list[Expr] = []
+    for c in conjuncts(rel.spec.condition):
+        sides = key_pair(c, split)
+        if sides is None:
+            residual.append(c)
+        elif sides not in pairs:
+            pairs.append(sides)
+    if not pairs:
+        raise Refused(
+            "a join without an equality between its two sides",
+            "add a condition like a.x = b.y between them",
+            "cross",
+            "from",
+        )
+    left, left_keys = _as_columns(left, [a for a, _ in pairs])
+    right, right_keys = _as_columns(right, [b for _, b in pairs])
+    places = {i: i if i < split else i - split + left.width for i in range(width)}
+    rest = conjunction([moved(c, places) for c in residual])
+    joined = Rel(Join(left_keys, right_keys, rest), (left, right), left.fields + right.fields)
+    return pick(joined, places.values())
+
+
+def _as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
+    """The relation with a column for each expression, and where these columns are."""
+    columns: list[Expr] = [ref(rel, i) for i in range(rel.width)]
+    for e in exprs:
+        if e not in columns:
+            columns.append(e)
+    if len(columns) > rel.width:
+        rel = project(rel, columns)
+    return rel, tuple(columns.index(e) for e in exprs)
+
+
+# --- columns
+
+
+def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+    """The relation with at least the `needed` columns, and where each of them now is."""
+    spec = rel.spec
+    match spec:
+        case Source():
+            kept = sorted(needed)
+            source = Source(spec.table, tuple(spec.columns[i] for i in kept))
+            return Rel(source, (), tuple(rel.fields[i] for i in kept)), _positions(kept)
+        case Selection():
+            below, places = _prune(rel.input, needed | refs(spec.predicate))
+            return select(below, moved(spec.predicate, places)), places
+        case Projection():
+            kept = sorted(needed)
+            below, places = _prune(rel.input, set().union(*(refs(spec.exprs[i]) for i in kept)))
+            exprs = [moved(spec.exprs[i], places) for i in kept]
+            return project(below, exprs, [rel.fields[i].name for i in kept]), _positions(kept)
+        case Group():
+            return _prune_group(rel, spec, needed)
+        case Join():
+            return _prune_join(rel, spec, needed)
+    raise TypeError(spec)
+
+
+def _positions(kept: list[int]) -> dict[int, int]:
+    return {old: new for new, old in enumerate(kept)}
+
+
+def _prune_group(rel: Rel, spec: Group, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+    """Group columns stay, since they decide how many rows there are; calls that nobody reads go."""
+    size = len(spec.group)
+    kept = [i for i in range(rel.width) if i < size or i in needed]
+    calls = [spec.calls[i - size] for i in kept[size:]]
+    below, places = _prune(rel.input, {*spec.group, *(c.arg for c in calls if c.arg is not None)})
+    group = Group(tuple(places[g] for g in spec.group), tuple(_moved_call(c, places) for c in calls))
+    return Rel(group, (below,), tuple(rel.fields[i] for i in kept)), _positions(kept)
+
+
+def _moved_call(c: Aggregate, places: dict[int, int]) -> Aggregate:
+    return c if c.arg is None else replace(c, arg=places[c.arg])
+
+
+def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+    """Each side brings exactly what is read of it: its rows are kept as state and may travel."""
+    split = rel.inputs[0].width
+    read = needed | (refs(spec.residual) if spec.residual is not None else set())
+    wanted = (
+        {*spec.left_keys, *(i for i in read if i < split)},
+        {*spec.right_keys, *(i - split for i in read if i >= split)},
+    )
+    sides, found = [], []
+    for side, columns in zip(rel.inputs, wanted):
+        below, places = _prune(side, columns)
+        sides.append(pick(below, [places[c] for c in sorted(columns)]))
+        found.append(_positions(sorted(columns)))
+    left, right = sides
+    places = {**found[0], **{i + split: p + left.width for i, p in found[1].items()}}
+    join = Join(
+        tuple(found[0][k] for k in spec.left_keys),
+        tuple(found[1][k] for k in spec.right_keys),
+        None if spec.residual is None else moved(spec.residual, places),
+    )
+    return Rel(join, (left, right), left.fields + right.fields), places
+
+
+# --- neighbours
+
+
+def _tidy(rel: Rel) -> Rel:
+    """Merge projections and selections that follow each other, and drop projections that change nothing."""
+    rel = replace(rel, inputs=tuple(_tidy(i) for i in rel.inputs))
+    spec = rel.spec
+    if isinstance(spec, Projection):
+        below = rel.input
+        if isinstance(below.spec, Projection) and _small_enough(spec.exprs, below.spec.exprs):
+            inner = below.spec.exprs
+            exprs = tuple(map_refs(e, lambda r: inner[r.index]) for e in spec.exprs)
+            return _tidy(Rel(Projection(exprs), below.inputs, rel.fields))
+        if spec.exprs == tuple(ref(below, i) for i in range(below.width)):
+            return replace(below, fields=rel.fields)
+    if isinstance(spec, Selection) and isinstance(rel.input.spec, Selection):
+        both = Call("and", (rel.input.spec.predicate, spec.predicate), spec.predicate.type)
+        return select(rel.input.input, both)
+    if isinstance(spec, Group) and isinstance(rel.input.spec, Projection):
+        exprs = rel.input.spec.exprs
+        if all(isinstance(e, Ref) for e in exprs):
+            places = {i: e.index for i, e in enumerate(exprs) if isinstance(e, Ref)}
+            group = Group(tuple(places[g] for g in spec.group), tuple(_moved_call(c, places) for c in spec.calls))
+            return Rel(group, rel.input.inputs, rel.fields)
+    return rel
+
+
+def _small_enough(upper: tuple[Expr, ...], lower: tuple[Expr, ...]) -> bool:
+    """Whether the lower expressions, put into the upper ones, stay within the limit."""
+    return sum(_size(e, lower) for e in upper) <= _INLINE_LIMIT
+
+
+def _size(e: Expr, inner: tuple[Expr, ...] = ()) -> int:
+    """Nodes of the expression, with `inner` in the place of its columns."""
+    if isinstance(e, Ref) and inner:
+        return _size(inner[e.index])
+    return 1 + sum(_size(c, inner) for c in children(e))

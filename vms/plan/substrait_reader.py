@@ -1,0 +1,188 @@
+"""Substrait relations -> the logical tree (design section 4). Everything not read here is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from substrait.algebra_pb2 import AggregateFunction, JoinRel
+from substrait.algebra_pb2 import Rel as SubstraitRel
+from substrait.plan_pb2 import Plan
+
+from vms.errors import InternalError
+from vms.model.table import BaseTable
+from vms.model.types import Kind, SqlType
+from vms.plan.describe import describe_call
+from vms.plan.expr import Cast, Expr
+from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
+from vms.plan.logical import Group, Rel, pair, pick, project, ref, select
+from vms.plan.plan import Aggregate, Field, Source
+from vms.plan.refusals import Refused
+from vms.plan.substrait_exprs import ExprReader
+
+_JOINS = {
+    JoinRel.JOIN_TYPE_LEFT: "LEFT JOIN",
+    JoinRel.JOIN_TYPE_RIGHT: "RIGHT JOIN",
+    JoinRel.JOIN_TYPE_OUTER: "FULL JOIN",
+    JoinRel.JOIN_TYPE_LEFT_SEMI: "a subquery with IN or EXISTS",
+    JoinRel.JOIN_TYPE_RIGHT_SEMI: "a subquery with IN or EXISTS",
+    JoinRel.JOIN_TYPE_LEFT_ANTI: "a subquery with NOT IN or NOT EXISTS",
+    JoinRel.JOIN_TYPE_RIGHT_ANTI: "a subquery with NOT IN or NOT EXISTS",
+}
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The tree, the names of its columns, and whether an ORDER BY was left out of it."""
+
+    root: Rel
+    names: tuple[str, ...]
+    ordered: bool
+
+
+def read_plan(plan_bytes: bytes, tables: Mapping[str, BaseTable]) -> ReadPlan:
+    """The logical tree of an exported plan over these tables."""
+    plan = Plan()
+    plan.ParseFromString(plan_bytes)
+    functions = {x.extension_function.function_anchor: x.extension_function.name for x in plan.extensions}
+    root = plan.relations[0].root
+    reader = _Reader(functions, tables)
+    rel = reader.read(root.input)
+    return ReadPlan(rel, tuple(root.names), reader.ordered)
+
+
+class _Reader:
+    def __init__(self, functions: Mapping[int, str], tables: Mapping[str, BaseTable]) -> None:
+        self._exprs = ExprReader(functions)
+        self._tables = tables
+        self.ordered = False
+
+    def read(self, r: SubstraitRel) -> Rel:
+        """One relation and all below it."""
+        kind = r.WhichOneof("rel_type")
+        x = getattr(r, kind)
+        match kind:
+            case "read":
+                rel = self._read(x)
+            case "filter":
+                rel = self.read(x.input)
+                rel = select(rel, self._exprs.read(x.condition, rel.fields))
+            case "project":
+                return self._project(x)
+            case "join":
+                rel = self._join(x)
+            case "cross":
+                rel = pair(self.read(x.left), self.read(x.right), None)
+            case "aggregate":
+                rel = self._aggregate(x)
+            case "sort":
+                self.ordered = True
+                rel = self.read(x.input)
+            case "fetch":
+                raise Refused("LIMIT", "leave it out and take the first rows when reading the view", "limit", "offset")
+            case "set":
+                raise Refused("UNION", "create one view for each SELECT", "union", "intersect", "except")
+            case _:
+                raise Refused(f"an operation of kind {kind}", "use SELECT with joins and GROUP BY")
+        if x.common.HasField("emit"):
+            rel = pick(rel, x.common.emit.output_mapping)
+        return rel
+
+    def _read(self, x: Any) -> Rel:
+        kind = x.WhichOneof("read_type")
+        if kind == "virtual_table" and not x.virtual_table.expressions:
+            raise Refused("a condition that is never true", "the view would always be empty", "where", "having", "on")
+        if kind != "named_table":
+            raise Refused("a SELECT that reads no table", "name a table in FROM", "values", "select")
+        name = x.named_table.names[-1]
+        table = self._tables.get(name)
+        if table is None:
+            raise Refused(f"reading {name}", "read declared tables only", name.split("(")[0])
+        columns = list(table.visible_columns)
+        if x.HasField("projection"):
+            columns = [columns[i.field] for i in x.projection.select.struct_items]
+        fields = tuple(Field(c.name, c.type, c.nullable and c.name not in table.key) for c in columns)
+        rel = Rel(Source(name, tuple(c.name for c in columns)), (), fields)
+        if x.HasField("filter"):
+            raise InternalError(f"a filter was pushed into the scan of {name}")
+        return rel
+
+    def _project(self, x: Any) -> Rel:
+        """Substrait appends the expressions to the input's columns, then `emit` picks from both."""
+        rel = self.read(x.input)
+        exprs: list[Expr] = [self._exprs.read(e, rel.fields) for e in x.expressions]
+        every = [*(ref(rel, i) for i in range(rel.width)), *exprs]
+        if x.common.HasField("emit"):
+            every = [every[i] for i in x.common.emit.output_mapping]
+        return project(rel, every)
+
+    def _join(self, x: Any) -> Rel:
+        if x.type != JoinRel.JOIN_TYPE_INNER:
+            what = _JOINS.get(x.type, "this kind of join")
+            raise Refused(
+                what,
+                "only inner joins can be maintained at this stage",
+                *what.lower().split()[:1],
+                "exists",
+                "in",
+            )
+        left, right = self.read(x.left), self.read(x.right)
+        fields = left.fields + right.fields
+        condition = self._exprs.read(x.expression, fields) if x.HasField("expression") else None
+        rel = pair(left, right, condition)
+        return select(rel, self._exprs.read(x.post_join_filter, fields)) if x.HasField("post_join_filter") else rel
+
+    def _aggregate(self, x: Any) -> Rel:
+        """Group expressions and arguments become columns of a projection below."""
+        if len(x.groupings) > 1:
+            raise Refused(
+                "several groupings at once", "create one view for each grouping", "rollup", "cube", "grouping"
+            )
+        rel = self.read(x.input)
+        columns: list[Expr] = []
+
+        def column(e: Expr) -> int:
+            if e not in columns:
+                columns.append(e)
+            return columns.index(e)
+
+        keys = [self._exprs.read(e, rel.fields) for e in x.grouping_expressions]
+        if x.groupings:
+            keys = [keys[i] for i in x.groupings[0].expression_references]
+        group = tuple(column(e) for e in keys)
+        calls = tuple(self._call(m, rel.fields, column) for m in x.measures)
+        below = project(rel, columns)
+        fields = [below.fields[g] for g in group]
+        for c in calls:
+            fields.append(Field(describe_call(c, below.fields), c.type, c.function != "count"))
+        return Rel(Group(group, calls), (below,), tuple(fields))
+
+    def _call(self, m: Any, fields: Sequence[Field], column: Callable[[Expr], int]) -> Aggregate:
+        name = self._exprs.function(m.measure.function_reference)
+        if name not in AGGREGATES:
+            known = ", ".join(sorted(AGGREGATES))
+            raise Refused(f"the aggregate function {name}", f"use one of {known}", name)
+        if m.HasField("filter"):
+            raise Refused("FILTER in an aggregate", "use CASE inside the aggregate", "filter")
+        if m.measure.invocation == AggregateFunction.AGGREGATION_INVOCATION_DISTINCT:
+            raise Refused("DISTINCT in an aggregate", "group by the column in a view of its own", "distinct")
+        args = [self._exprs.read(a.value, fields) for a in m.measure.arguments]
+        if len(args) > 1:
+            raise Refused(f"{name} with {len(args)} arguments", "aggregate one column at a time", name)
+        arg = args[0] if args else None
+        if name == "count" and (arg is None or not may_be_null(arg, fields)):
+            return Aggregate("count", None, _typed(name, None))
+        if arg is None:
+            raise InternalError(f"the aggregate {name} has no argument")
+        t = _typed(name, arg)
+        if name == "avg" and isinstance(arg, Cast) and arg.arg.type.kind in (Kind.INTEGER, Kind.BIGINT):
+            arg = arg.arg  # the mean of integers is made from their exact sum and rounded once
+        return Aggregate(name, column(arg), t)
+
+
+def _typed(name: str, arg: Expr | None) -> SqlType:
+    t = aggregate_type(name, None if arg is None else arg.type)
+    if t is None:
+        raise Refused(f"{name} of {'*' if arg is None else arg.type}", "cast the argument to a number", name)
+    return t
