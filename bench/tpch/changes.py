@@ -76,7 +76,7 @@ class ChangeStream:
 
     With `zipf` = s > 0, the live row in place n is chosen with a probability like n**-s (a continuous
     approximation), so that a few keys take most changes; a hot key that is deleted leaves its place to
-    another.
+    another. `load_share` of the rows are inserted before anything else happens: the first `loaded` changes.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class ChangeStream:
         reinsert_share: float = 0.04,
         zipf: float | None = None,
         definitions: Mapping[str, BaseTable] = TABLES,
+        load_share: float = 0.0,
     ) -> None:
         shares = {
             UPDATE: update_share, PARTIAL: partial_share, DELETE: delete_share, REINSERT: reinsert_share
@@ -98,11 +99,14 @@ class ChangeStream:
             raise InvalidValue(f"shares must not be negative and must leave room for inserts, not {given}")
         if zipf is not None and zipf < 0:
             raise InvalidValue(f"the Zipf exponent must not be negative: {zipf}")
+        if not 0 <= load_share <= 1:
+            raise InvalidValue(f"the share of rows to load must lie between 0 and 1, not {load_share:g}")
         self.tables = dict(tables)
         self.definitions = {name: definitions[name] for name in tables}
         rng = np.random.default_rng(seed)
         sizes = np.array([t.num_rows for t in tables.values()], np.int64)
-        kinds, rows = _history(rng, sizes, shares, zipf or 0.0)
+        self.loaded = round(load_share * int(sizes.sum()))
+        kinds, rows = _history(rng, sizes, shares, zipf or 0.0, self.loaded)
         self.kinds = kinds
         self.events = self._split_by_table(rng, kinds, rows, sizes)
 
@@ -130,13 +134,15 @@ class ChangeStream:
             found[name] = Events(index, kind, row, donor, named, nulls)
         return found
 
-    def batches(self, batch_size: int) -> Iterator[list[TableBatch]]:
-        """The stream in steps of `batch_size` changes, each as calls that are to be made in the order given.
+    def batches(self, batch_size: int, start: int = 0, stop: int | None = None) -> Iterator[list[TableBatch]]:
+        """The changes start <= index < stop (default: all) in steps of `batch_size`.
 
-        Within a step, changes of different keys may change places; those of one key never do.
+        A step is a list of calls that are to be made in the order given. Within a step, changes of different
+        keys may change places; those of one key never do.
         """
-        for start in range(0, len(self), batch_size):
-            step = {n: e.between(start, start + batch_size) for n, e in self.events.items()}
+        stop = len(self) if stop is None else stop
+        for first in range(start, stop, batch_size):
+            step = {n: e.between(first, min(first + batch_size, stop)) for n, e in self.events.items()}
             calls = [call for name, events in step.items() for call in self._calls(name, events)]
             yield [batch for _, batch in sorted(calls, key=lambda call: call[0])]
 
@@ -201,14 +207,14 @@ class ChangeStream:
 
 
 def _history(
-    rng: np.random.Generator, sizes: Int64, shares: Mapping[int, float], zipf: float
+    rng: np.random.Generator, sizes: Int64, shares: Mapping[int, float], zipf: float, loaded: int
 ) -> tuple[npt.NDArray[np.int8], Int64]:
-    """The kind of every change and its row (counted over all tables), in stream order."""
+    """The kind of every change and its row (counted over all tables), in stream order: `loaded` inserts first."""
     inserts = int(sizes.sum())
     total = inserts / (1 - sum(shares.values()))
     counts = {INSERT: inserts, **{kind: round(share * total) for kind, share in shares.items()}}
     kinds = np.repeat(np.fromiter(counts, np.int8), list(counts.values()))
-    rng.shuffle(kinds)
+    rng.shuffle(kinds[loaded:])
     progress = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in sizes] or [np.empty(0)])
     order = np.argsort(progress, kind="stable").astype(np.int64)
     rows = _choose_rows(kinds, order, rng.random(len(kinds)), float(zipf))

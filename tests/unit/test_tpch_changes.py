@@ -193,3 +193,23 @@ def test_the_encoded_stream_tells_a_delta_view_the_same(small: dict[str, pa.Tabl
         shown = pa.table(arrays, names=[*stream.definitions[name].key, *columns[name]])
         assert (contents.weights == 1).all()
         assert rows_by_key(name, shown) == rows_by_key(name, stream.final_tables()[name])
+
+
+def test_a_load_comes_before_everything_else(small: dict[str, pa.Table]) -> None:
+    stream = ChangeStream(small, 3, load_share=0.5)
+    rows = sum(t.num_rows for t in small.values())
+    assert stream.loaded == round(rows / 2)
+    assert set(stream.kinds[: stream.loaded]) == {INSERT} and (stream.kinds == INSERT).sum() == rows
+    assert DELETE in stream.kinds[stream.loaded : stream.loaded + 100]
+
+
+def test_a_stretch_of_the_stream_holds_exactly_its_changes(small: dict[str, pa.Table]) -> None:
+    stream = ChangeStream(small, 3)
+    steps = [sum(b.rows.num_rows for b in step) for step in stream.batches(40, 10, 115)]
+    assert steps == [40, 40, 25]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_no_more_than_all_rows_can_be_loaded(small: dict[str, pa.Table], share: float) -> None:
+    with pytest.raises(InvalidValue, match="between 0 and 1"):
+        ChangeStream(small, 1, load_share=share)

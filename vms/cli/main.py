@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import click
 
 from vms.cli.bench import bench
+from vms.cli.demo import demo
 from vms.cli.sql import explain, sql
 from vms.cli.status import status
 from vms.errors import StoreError, UserError, ViewNotReadable
@@ -130,7 +131,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, explain, status, bench):
+for _command in (sql, explain, status, bench, demo):
     cli.add_command(_command)
 
 
