@@ -13,13 +13,15 @@ from vms.manager.log import TransactionLog
 Resolve = Callable[[Record], Definitions]
 
 
-def recover(log: TransactionLog, id_: str, record: Record, resolve: Resolve) -> tuple[Member, list[Effect]]:
+def recover(
+    log: TransactionLog, id_: str, record: Record, resolve: Resolve, make: Callable[[str], Member] = Member
+) -> tuple[Member, list[Effect]]:
     """The member as it stands under `record`, and the effects with which it goes on.
 
     Damaged checkpoints are passed over for older ones. Where the log does not reach the record, the member
     comes back with less than the record needs and says so itself (`Superseded`), which ends in a rebuild.
     """
-    member = Member(id_)
+    member = make(id_)
     for path in log.checkpoints(id_, record.generation):
         try:
             checkpoint = log.load_checkpoint(path)
@@ -36,7 +38,7 @@ def recover(log: TransactionLog, id_: str, record: Record, resolve: Resolve) -> 
             member.replay(cut, resolve(cut.record), received or [])
             received = None
     except CorruptState:
-        member, received = Member(id_), None
+        member, received = make(id_), None
     effects = member.handle(RecordChanged(record, resolve(record)))
     for sender, message in received or []:
         effects += member.handle(Received(sender, message))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vms.errors import AlreadyExists, TableMissing
@@ -166,6 +166,13 @@ class MemoryStore:
                 found.append(entry)
                 limit -= len(entry.mutations)
         return found
+
+    def subscribe(self, _: Callable[[], None]) -> Callable[[], None]:
+        """Whoever polls, polls again by itself: there is one thread."""
+        return lambda: None
+
+    def unacknowledged(self) -> int:
+        return sum(len(state.entries) for state in self._regions.values())
 
     def acknowledge(self, region: str, seq: int) -> None:
         state = self._regions[region]
