@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vms.errors import UnknownName, UnsupportedSql
 from vms.maintenance.record import Program
 from vms.model.catalog import Catalog
 from vms.plan.frontend import ViewPlan, plan_view
@@ -19,7 +20,13 @@ class Programs:
         """The plan of one view over the catalog's tables."""
         key = (name, sql, repr(catalog.tables))
         if key not in self._plans:
-            self._plans[key] = plan_view(name, sql, catalog.tables)
+            try:
+                self._plans[key] = plan_view(name, sql, catalog.tables)
+            except UnknownName as error:
+                if error.name not in catalog.views:
+                    raise
+                advice = "put its SELECT in brackets into FROM: what two views have in common is kept once"
+                raise UnsupportedSql(f"reading the view {error.name}", advice) from None
         return self._plans[key]
 
     def program(self, catalog: Catalog) -> Program:

@@ -32,16 +32,18 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A construct told by its words: `words` in sequence, not after one of `unless_after`."""
+    """A construct told by its words in sequence. After a point or AS they are the name of a column."""
 
     words: tuple[str, ...]
     construct: str
     instead: str
-    unless_after: frozenset[str] = frozenset()
+    #: The word whose place is told.
+    told: int = 0
 
 
-_OUTER = "only inner joins can be maintained at this stage"
-_SET = "create one view for each SELECT"
+_NAMES_FOLLOW = (".", "as")
+_OUTER = "only inner joins can be maintained at this stage; view the inner join, and join the rest when reading it"
+_SET = "create one view for each SELECT and put them together when reading"
 _TOP = "leave it out and take the first rows when reading the view"
 _SPLIT = "create one view for each grouping"
 _CHANGING = "its value changes while no base row does; keep the value in a column and compare with that"
@@ -51,6 +53,7 @@ _CHANGING_CALLS = (
     "random",
     "rand",
     "uuid",
+    "version",
     "current_date",
     "current_time",
     "current_timestamp",
@@ -79,8 +82,9 @@ _RULES = (
     _Rule(("union",), "UNION", _SET),
     _Rule(("intersect",), "INTERSECT", "join the two SELECTs on all columns and group by them"),
     _Rule(("except",), "EXCEPT", _SET),
+    _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
     _Rule(("select", "distinct"), "SELECT DISTINCT", "list the same columns in a GROUP BY"),
-    _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY"),
+    _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY", 1),
     _Rule(("limit",), "LIMIT", _TOP),
     _Rule(("offset",), "OFFSET", _TOP),
     _Rule(("fetch",), "FETCH", _TOP),
@@ -90,10 +94,19 @@ _RULES = (
     _Rule(("grouping", "sets"), "GROUPING SETS", _SPLIT),
     _Rule(("rollup", "("), "ROLLUP", _SPLIT),
     _Rule(("cube", "("), "CUBE", _SPLIT),
-    *(_Rule((name, "("), f"{name}()", _CHANGING, frozenset({"."})) for name in _CHANGING_CALLS),
-    *(_Rule((name,), name.upper(), _CHANGING, frozenset({".", "as"})) for name in _CHANGING_WORDS),
+    _Rule(("unnest", "("), "UNNEST", "keep the values as rows of a table and join it"),
+    _Rule(("similar", "to"), "SIMILAR TO", "use LIKE"),
+    # DataFusion reads these and does nothing about them
+    _Rule(("tablesample",), "TABLESAMPLE", "select by a column"),
+    _Rule(("prewhere",), "PREWHERE", "write WHERE"),
+    _Rule(("for", "update"), "FOR UPDATE", "leave it out: a view locks nothing"),
+    _Rule(("for", "share"), "FOR SHARE", "leave it out: a view locks nothing"),
+    *(_Rule((quote + name, "("), f"{name}()", _CHANGING) for name in _CHANGING_CALLS for quote in ("", "'")),
+    *(_Rule((name,), name.upper(), _CHANGING) for name in _CHANGING_WORDS),
 )
-_SUBQUERY = _Rule(("select",), "a subquery in an expression", "write it as a join with the other table")
+_SUBQUERY = _Rule(
+    ("select",), "a subquery in an expression", "join with the other table, grouped so that no row matches twice"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +122,11 @@ def check(sql: str) -> None:
     words = _words(sql)
     texts = [w.text for w in words]
     found: list[tuple[int, _Rule]] = []
-    for i, word in enumerate(words):
+    for i in range(len(words)):
         for rule in _RULES:
-            before = texts[i - 1] if i else ""
-            if tuple(texts[i : i + len(rule.words)]) == rule.words and before not in rule.unless_after:
-                found.append((word.start, rule))
+            named = i > 0 and texts[i - 1] in _NAMES_FOLLOW
+            if tuple(texts[i : i + len(rule.words)]) == rule.words and not named:
+                found.append((words[i + rule.told].start, rule))
     if not found:
         found += [(start, _SUBQUERY) for start in _subqueries(sql, words)]
     if found:
@@ -148,10 +161,12 @@ def _words(sql: str) -> list[_Word]:
 def _subqueries(sql: str, words: list[_Word]) -> Iterator[int]:
     """Where each SELECT stands that is part of an expression (not of FROM, JOIN or WITH)."""
     try:
-        tree = sqlglot.parse_one(sql, read=_DIALECT)
+        trees = sqlglot.parse(sql, read=_DIALECT)
     except SqlglotError:
         return
-    for node in tree.find_all(exp.Select):
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        return
+    for node in trees[0].find_all(exp.Select):
         holder = node.parent
         while isinstance(holder, exp.Subquery | exp.SetOperation):
             holder = holder.parent
@@ -198,7 +213,8 @@ def explain_error(error: Exception, sql: str, tables: Mapping[str, BaseTable]) -
     if m := _NO_FIELD.search(text):
         name = m["name"].replace('"', "")
         columns = {c.name for t in tables.values() for c in t.visible_columns}
-        return UnknownName("column", name, {*columns, *(f"{t}.{c}" for t, c in _qualified(tables))})
+        known = {*columns, *(f"{t}.{c}" for t, c in _qualified(tables))}
+        return UnknownName("column", name, known - {name})
     if m := _NO_FUNCTION.search(text):
         return SqlError(f"there is no function named {m['name']}", **_first(sql, m["name"]))
     if "Projections require unique expression names" in text or "duplicate qualified field name" in text:

@@ -49,8 +49,25 @@ _SPELLINGS = {
     "multiply": ("*",),
     "like": ("like",),
     "ilike": ("ilike",),
+    "regex_match": ("~", "regexp_like"),
+    "regex_imatch": ("~*", "regexp_like"),
+    "regex_not_match": ("!",),
+    "regex_not_imatch": ("!",),
+    "make_array": ("array", "["),
+    "struct": ("struct", "in"),
 }
-_NAMES = {"divide": "division", "modulus": "the remainder operator", "str_concat": "joining text with ||"}
+_NAMES = {
+    "divide": "division",
+    "modulus": "the remainder operator",
+    "str_concat": "joining text with ||",
+    "date_part": "a part of a date",
+    "regex_match": "a regular expression",
+    "regex_imatch": "a regular expression",
+    "regex_not_match": "a regular expression",
+    "regex_not_imatch": "a regular expression",
+    "make_array": "an array",
+    "struct": "a row as a value",
+}
 
 
 def read_type(t: Any) -> SqlType:
@@ -74,6 +91,7 @@ def _type_name(kind: str | None) -> str:
         "fp32": "REAL",
         "i32": "UNSIGNED INTEGER",
         "i64": "UNSIGNED BIGINT",
+        "precision_time": "TIME",
         "precision_timestamp": "TIMESTAMP with another precision than microseconds",
         "precision_timestamp_tz": "TIMESTAMP WITH TIME ZONE",
         "user_defined": "NULL without a type",

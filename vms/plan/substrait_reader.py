@@ -82,7 +82,13 @@ class _Reader:
             case "fetch":
                 raise Refused("LIMIT", "leave it out and take the first rows when reading the view", "limit", "offset")
             case "set":
-                raise Refused("UNION", "create one view for each SELECT", "union", "intersect", "except")
+                raise Refused(
+                    "UNION",
+                    "create one view for each SELECT and put them together when reading",
+                    "union",
+                    "intersect",
+                    "except",
+                )
             case _:
                 raise Refused(f"an operation of kind {kind}", "use SELECT with joins and GROUP BY")
         if x.common.HasField("emit"):

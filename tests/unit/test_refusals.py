@@ -1,0 +1,130 @@
+"""What cannot become a view is refused by name, at its place in the text, with what to do instead."""
+
+from __future__ import annotations
+
+import pytest
+from plan_tables import TABLES
+
+from vms.errors import AlreadyExists, SqlError, UnknownName, UnsupportedSql
+from vms.manager.programs import Programs
+from vms.model.catalog import Catalog
+from vms.plan.frontend import plan_view
+
+#: `^` marks the place that the refusal must name; then the construct, and a word of the advice.
+REFUSED = [
+    ("SELECT a.k FROM t a ^LEFT JOIN t b ON a.k = b.k", "LEFT JOIN", "inner join"),
+    ("SELECT a.k FROM t a\n  ^RIGHT OUTER JOIN t b ON a.k = b.k", "RIGHT JOIN", "inner join"),
+    ("SELECT a.k FROM t a ^FULL JOIN t b ON a.k = b.k", "FULL JOIN", "inner join"),
+    ("SELECT a.k FROM t a ^LEFT SEMI JOIN t b ON a.k = b.k", "LEFT SEMI JOIN", "inner join"),
+    ("SELECT a.k FROM t a ^LEFT ANTI JOIN t b ON a.k = b.k", "LEFT ANTI JOIN", "inner join"),
+    ("SELECT k FROM t ^CROSS JOIN pair", "a join without an equality between its two sides", "a.x = b.y"),
+    ("^SELECT DISTINCT s FROM t", "SELECT DISTINCT", "GROUP BY"),
+    ("^SELECT DISTINCT ON (s) s, k FROM t", "DISTINCT ON", "min or max"),
+    ("SELECT count(^DISTINCT s) AS n FROM t", "DISTINCT in an aggregate", "GROUP BY"),
+    ("SELECT k FROM t ^UNION ALL SELECT p FROM pair", "UNION", "one view for each"),
+    ("SELECT k FROM t ^EXCEPT SELECT p FROM pair", "EXCEPT", "one view for each"),
+    ("SELECT k FROM t ^INTERSECT SELECT p FROM pair", "INTERSECT", "join"),
+    ("SELECT k FROM t ORDER BY i ^LIMIT 3", "LIMIT", "when reading"),
+    ("SELECT a.k FROM t a, (SELECT i FROM t ^LIMIT 1) b WHERE a.i = b.i", "LIMIT", "when reading"),
+    ("SELECT k FROM t ^OFFSET 3", "OFFSET", "when reading"),
+    ("SELECT k FROM t ^FETCH FIRST 3 ROWS ONLY", "FETCH", "when reading"),
+    ("SELECT k, row_number() ^OVER (ORDER BY i) AS r FROM t", "a window function", "GROUP BY"),
+    ("SELECT k FROM t WHERE i = (^SELECT max(i) FROM t)", "a subquery in an expression", "join"),
+    ("SELECT k FROM t WHERE EXISTS (^SELECT 1 FROM pair WHERE p = k)", "a subquery in an expression", "join"),
+    ("SELECT k FROM t WHERE k NOT IN (^SELECT p FROM pair)", "a subquery in an expression", "join"),
+    ("SELECT k, (^SELECT count(*) FROM pair) AS c FROM t", "a subquery in an expression", "join"),
+    ("^WITH RECURSIVE r AS (SELECT 1 AS a) SELECT * FROM r", "a recursive query", "fixed number"),
+    ("SELECT s, sum(i) ^FILTER (WHERE i > 1) AS y FROM t GROUP BY s", "FILTER in an aggregate", "CASE"),
+    ("SELECT s, i, count(*) AS n FROM t GROUP BY ^ROLLUP (s, i)", "ROLLUP", "each grouping"),
+    ("SELECT s, i, count(*) AS n FROM t GROUP BY ^GROUPING SETS ((s), (i))", "GROUPING SETS", "each grouping"),
+    ("SELECT s, ^median(x) AS y FROM t GROUP BY s", "the aggregate function median", "avg, count, max, min, sum"),
+    # a value that changes while no row does
+    ("SELECT k FROM t WHERE ts < ^now()", "now()", "in a column"),
+    ('SELECT k FROM t WHERE ts < ^"now"()', "now()", "in a column"),
+    ("SELECT k FROM t WHERE ts < ^CURRENT_TIMESTAMP", "CURRENT_TIMESTAMP", "in a column"),
+    ("SELECT k FROM t WHERE dt < ^current_date", "CURRENT_DATE", "in a column"),
+    ("SELECT k FROM t WHERE x < ^random()", "random()", "in a column"),
+    ("SELECT k, ^uuid() AS u FROM t", "uuid()", "in a column"),
+    # what DataFusion reads and does nothing about
+    ("SELECT k FROM t ^TABLESAMPLE (10)", "TABLESAMPLE", "by a column"),
+    ("SELECT k FROM t ^PREWHERE k > 1", "PREWHERE", "WHERE"),
+    ("SELECT k FROM t ^FOR UPDATE", "FOR UPDATE", "locks nothing"),
+    # expressions
+    ("SELECT k, i ^/ 2 AS h FROM t", "division", "when reading"),
+    ("SELECT k, ^upper(s) AS h FROM t", "function upper", "store it in a column"),
+    ("SELECT k, ^extract(year FROM dt) AS y FROM t", "a part of a date", "store it in a column"),
+    ("SELECT k FROM t WHERE s ^~ 'a.*'", "a regular expression", "when reading"),
+    ("SELECT k FROM t WHERE s ^!~ 'a.*'", "a regular expression", "when reading"),
+    ("SELECT k FROM t WHERE s ^SIMILAR TO 'a%'", "SIMILAR TO", "LIKE"),
+    ("SELECT k, ^ARRAY[i] AS z FROM t", "an array", "when reading"),
+    ("SELECT k, ^unnest(ARRAY[1, 2]) AS u FROM t", "UNNEST", "rows of a table"),
+    ("SELECT k, dt + ^INTERVAL '1' DAY AS y FROM t", "an interval added to a column", "constant"),
+    ("SELECT k, ^CAST(ts AS TIME) AS z FROM t", "a value of type TIME", "cast it to BOOLEAN"),
+    ("SELECT k FROM t WHERE i = ^$1", "a parameter", "the value itself"),
+    ("^SELECT 1 AS one", "a SELECT that reads no table", "FROM"),
+    ("SELECT k FROM t ^WHERE 1 = 0", "a condition that is never true", "empty"),
+]
+
+
+@pytest.mark.parametrize(("marked", "construct", "advice"), REFUSED, ids=[c for _, c, _ in REFUSED])
+def test_a_refusal_names_construct_place_and_way_out(marked: str, construct: str, advice: str) -> None:
+    before, _, after = marked.partition("^")
+    with pytest.raises(UnsupportedSql) as refused:
+        plan_view("v", before + after, TABLES)
+    error = refused.value
+    assert error.construct == construct and advice in error.instead
+    assert (error.line, error.column) == (before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'SELECT k, i AS "limit" FROM t',
+        "SELECT k, i AS limit FROM t",
+        "SELECT k, s AS over FROM t WHERE s <> 'LIMIT 3; now()'",
+        "SELECT q.now FROM (SELECT k AS now FROM t) q -- LIMIT 3",
+        "SELECT k FROM t WHERE i IN (1, 2) AND s IS DISTINCT FROM 'union'",
+        "WITH a AS (SELECT k, i FROM t) SELECT a.k FROM a JOIN (SELECT k FROM t) b ON a.k = b.k",
+    ],
+)
+def test_words_that_only_look_like_it_are_no_reason(sql: str) -> None:
+    assert plan_view("v", sql, TABLES).plan.outputs
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT k FROM t; SELECT k FROM t", "exactly one SELECT"),
+        ("INSERT INTO t SELECT * FROM t", "exactly one SELECT"),
+        ("SELECT k FRM t", "not valid SQL: .* \\(line 1, column 14\\)"),
+        ("SELECT nosuch(k) AS z FROM t", "no function named nosuch \\(line 1, column 8\\)"),
+        ("SELECT count(*) AS n, i FROM t", "must stand in GROUP BY .*\\(line 1, column 23\\)"),
+        ("SELECT k FROM t a JOIN t b ON a.k = b.k", "more than one table; write table.k"),
+    ],
+)
+def test_text_without_meaning_is_told_in_our_words(sql: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
+        plan_view("v", sql, TABLES)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT k FROM tt", "no table or view named tt; did you mean t"),
+        ("SELECT l_quantty FROM lineitem", "no column named l_quantty; did you mean l_quantity"),
+        ("SELECT k FROM t a JOIN pair USING (p)", "no column named p$"),
+    ],
+)
+def test_a_name_that_is_not_there_comes_with_what_is(sql: str, message: str) -> None:
+    with pytest.raises(UnknownName, match=message):
+        plan_view("v", sql, TABLES)
+
+
+def test_a_view_over_a_view_is_refused_as_such() -> None:
+    catalog = Catalog(1, TABLES).with_view("totals", "SELECT i, sum(b) AS x FROM t GROUP BY i")
+    with pytest.raises(UnsupportedSql, match=r"reading the view totals; put its SELECT in brackets into FROM"):
+        Programs().plan(catalog, "more", "SELECT max(x) AS m FROM totals")
+    inlined = "SELECT max(x) AS m FROM (SELECT i, sum(b) AS x FROM t GROUP BY i) q"
+    assert Programs().plan(catalog, "more", inlined).plan.outputs
+    with pytest.raises(AlreadyExists):
+        catalog.with_view("totals", inlined)
