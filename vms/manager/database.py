@@ -289,8 +289,14 @@ class View:
         """Each committed epoch that changes the view: its id and the changed rows.
 
         Column `_change` is +1 for a row's new content, -1 for a row that is gone; an update is +1 of the new.
-        Ends when nothing changed for `timeout` seconds.
+        Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
         """
+        changes = self._watch(timeout)
+        next(changes)
+        return changes
+
+    def _watch(self, timeout: float | None) -> Iterator[tuple[int, pa.Table]]:
+        """`watch`, after a first item that only tells that it listens."""
         changes: queue.Queue[tuple[int, pa.Table]] = queue.Queue()
 
         def take(epoch: int, views: Any) -> None:
@@ -300,6 +306,7 @@ class View:
 
         end = self._db.runtime.listen(take)
         try:
+            yield 0, pa.table({})
             while True:
                 try:
                     yield changes.get(timeout=timeout)
