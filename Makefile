@@ -14,9 +14,10 @@ START ?= 0
 
 help: ## this list
 	@echo "VMS: always-fresh SQL views inside HBase"
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-install: $(READY) ## everything below needs this and does it by itself
+install: $(READY) ## the virtual environment in .venv; every other target does this by itself
 
 $(READY): pyproject.toml deploy/install-python.sh
 	@bash deploy/install-python.sh $(VENV)
@@ -27,7 +28,7 @@ $(READY): pyproject.toml deploy/install-python.sh
 demo: $(READY) ## TPC-H views kept fresh under a live change stream, then compared with DuckDB
 	@$(BIN)/vms demo
 
-test: $(READY) lint ## all tests
+test: $(READY) lint ## style and types, then all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 lint: $(READY) ## style, types, and the import rules between packages
@@ -39,7 +40,7 @@ lint: $(READY) ## style, types, and the import rules between packages
 bench: $(READY) ## the engine's speed beside hand-written programs; JSON lines
 	$(BIN)/vms bench engine --query q01,q03,q06 --batch 1,100,1000,10000,100000 --sf 0.1 --delete-share 0.09 --json
 
-simulate: $(READY) ## the epoch protocol under faults: make simulate SEEDS=2000 START=0
+simulate: $(READY) ## the epoch protocol under faults, from seeds; SEEDS=2000 START=0 says which
 	$(BIN)/python -m vms.testing.simulate --seeds $(SEEDS) --start $(START) --jobs 2
 
 clean: ## remove the virtual environment and everything that was built

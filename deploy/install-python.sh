@@ -23,7 +23,8 @@ if ! python=$(find_python); then
     exit 1
   fi
   echo "installing python3 and python3-venv through apt-get"
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3 python3-venv >/dev/null
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq python3 python3-venv >/dev/null; } || { echo "$say" >&2; exit 1; }
   python=$(find_python) || { echo "$say" >&2; exit 1; }
 fi
 rm -rf "$venv"
