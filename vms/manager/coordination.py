@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Protocol
 
 import msgpack
@@ -44,6 +45,10 @@ class LocalCoordination:
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
+        self._lock = Lock()
+        #: Versions that were read: they never change.
+        self._rings: dict[int, Ring] = {}
+        self._catalogs: dict[int, Catalog] = {0: Catalog()}
 
     def record(self) -> Record:
         data = self._store.meta_get("record")
@@ -54,10 +59,12 @@ class LocalCoordination:
         return self._store.meta_cas("record", before, record.to_bytes())
 
     def ring(self, version: int) -> Ring:
-        data = self._store.meta_get(f"ring/{version}")
-        if data is None:
-            raise InternalError(f"ring version {version} is not kept any more")
-        return assign(version, msgpack.unpackb(data))
+        if version not in self._rings:
+            data = self._store.meta_get(f"ring/{version}")
+            if data is None:
+                raise InternalError(f"ring version {version} is not kept any more")
+            self._rings[version] = assign(version, msgpack.unpackb(data))
+        return self._rings[version]
 
     def newest_ring(self) -> int:
         data = self._store.meta_get("ring")
@@ -73,15 +80,16 @@ class LocalCoordination:
         if version is None:
             newest = self._store.meta_get("catalog")
             version = 0 if newest is None else int(newest)
-        if version == 0:
-            return Catalog()
-        data = self._store.meta_get(f"catalog/{version}")
-        if data is None:
-            raise InternalError(f"catalog version {version} is not kept any more")
-        return Catalog.from_bytes(data)
+        if version not in self._catalogs:
+            data = self._store.meta_get(f"catalog/{version}")
+            if data is None:
+                raise InternalError(f"catalog version {version} is not kept any more")
+            self._catalogs[version] = Catalog.from_bytes(data)
+        return self._catalogs[version]
 
     def change_catalog(self, expected: Catalog, catalog: Catalog) -> None:
-        self._store.meta_put(f"catalog/{catalog.version}", catalog.to_bytes())
-        before = str(expected.version).encode() if expected.version else None
-        if not self._store.meta_cas("catalog", before, str(catalog.version).encode()):
-            raise Conflict("the catalog was changed by somebody else meanwhile; look at it and try again")
+        with self._lock:
+            if self.catalog().version != expected.version:
+                raise Conflict("the catalog was changed by somebody else meanwhile; look at it and try again")
+            self._store.meta_put(f"catalog/{catalog.version}", catalog.to_bytes())
+            self._store.meta_put("catalog", str(catalog.version).encode())

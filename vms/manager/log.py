@@ -1,27 +1,30 @@
 """The TransactionLog and the checkpoints of members, in a folder (design section 8).
 
-    <folder>/g<generation>/<member>/<epoch>.cut         what stands as the member's cut of the epoch
-    <folder>/g<generation>/<member>/<epoch>.received    what other members sent it for the epoch
-    <folder>/g<generation>/<member>/<epoch>.checkpoint  its whole state at the end of the epoch
+    <folder>/<member>/begins                            the generation that this log begins with
+    <folder>/<member>/<generation>/log/<epoch>.cut      what stands as the member's cut of the epoch
+    <folder>/<member>/<generation>/log/<epoch>.received what other members sent it for the epoch
+    <folder>/<member>/<generation>/checkpoints/<epoch>  its whole state at the end of the epoch
 
 Every file is written under another name, made durable, and then given its name; a name once given keeps its
-content. Each carries a checksum. The first cut that gets the name stands, whoever else tries: that is what
-makes a second process that believes to host the member harmless.
+content. So a file that has its name is whole, and one that does not match its checksum was damaged later: it
+cannot be mistaken for a write that was cut off. The first cut that gets the name stands, whoever else tries:
+that is what makes a second process that believes to host the member harmless.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgpack
 import pyarrow as pa
 import xxhash
 
-from vms.errors import CorruptState
+from vms.errors import CorruptState, StoreError
 from vms.maintenance.cut import (
     Checkpoint,
     Cut,
@@ -37,6 +40,12 @@ from vms.maintenance.record import Record
 
 #: Checkpoints kept of each member: the newest, and one to fall back to if that is damaged.
 KEPT_CHECKPOINTS = 2
+#: Rows of a checkpoint that are turned into bytes at once. Not higher, or writing a large state would take its
+#: size in memory once more; not lower, or the pieces would cost more than the rows.
+PIECE_ROWS = 1 << 18
+#: Bytes of a file that are checked at once.
+_BLOCK = 1 << 20
+_DIGEST = 8
 
 Input = list[tuple[str, Batch | Handoff]]
 
@@ -47,114 +56,214 @@ class TransactionLog:
     def __init__(self, folder: Path | str, *, fsync: bool = True) -> None:
         self._folder, self._fsync = Path(folder), fsync
         self._folder.mkdir(parents=True, exist_ok=True)
+        #: Bytes of cuts and input written through this object.
+        self.written = 0
 
-    def propose(self, member: str, cut: Cut) -> tuple[Cut, bool]:
-        """The cut that stands for the epoch, and whether it is this one."""
-        path = self._path(cut.record.generation, member, cut.record.epoch, "cut")
-        if self._write(path, cut_to_bytes(cut), replace=False):
-            return cut, True
-        return cut_from_bytes(_read(path)), False
+    # --- the life of a log -----------------------------------------------------------------------------------
+
+    def create(self, member: str, generation: int) -> None:
+        """Begin the member's log anew: it vouches for every cut from this generation on, and for none before."""
+        shutil.rmtree(self._folder / member, ignore_errors=True)
+        self._write(self._folder / member / "begins", [str(generation).encode()], replace=True)
+
+    def knows(self, member: str) -> bool:
+        """Whether it vouches for the member's cuts. If not, nobody knows what the member cut before."""
+        return self._begins(member) is not None
+
+    def _begins(self, member: str) -> int | None:
+        try:
+            return int(_read(self._folder / member / "begins"))
+        except (FileNotFoundError, CorruptState):
+            return None
+
+    # --- cuts and input --------------------------------------------------------------------------------------
+
+    def propose(self, member: str, cut: Cut) -> tuple[Cut, bool] | None:
+        """The cut that stands for the epoch, and whether it is this one.
+
+        None: the log cannot tell any more, because the epoch lies before what it vouches for or before a
+        checkpoint. Whoever proposes that has fallen behind.
+        """
+        record = cut.record
+        begins = self._begins(member)
+        if begins is None or record.generation < begins:
+            return None
+        path = self._log_file(member, record.generation, record.epoch, "cut")
+        if not self._append(path, cut_to_bytes(cut)):
+            return cut_from_bytes(_read(path)), False
+        newest = self.checkpoints(member, record.generation)[:1]
+        if newest and int(newest[0].name) >= record.epoch:
+            path.unlink()  # the cut that stood has been removed since: the checkpoint holds it
+            return None
+        return cut, True
 
     def append_received(
         self, member: str, generation: int, epoch: int, batches: Sequence[tuple[str, Batch | Handoff]]
     ) -> None:
         """What other members sent for the epoch. Whoever writes it first, the content is the same."""
         packed = [[sender, _pack(m)] for sender, m in batches]
-        self._write(self._path(generation, member, epoch, "received"), msgpack.packb(packed), replace=False)
+        self._append(self._log_file(member, generation, epoch, "received"), msgpack.packb(packed))
 
-    def read(self, member: str, generation: int, after: int) -> list[tuple[Cut, Input | None]]:
-        """The cuts of epochs after `after` with what was received for them (None: not logged), in order."""
-        found = []
-        for path in self._files(generation, member, "cut"):
-            cut = None
-            if int(path.stem) > after:
-                cut = cut_from_bytes(_read(path))
+    def _append(self, path: Path, body: bytes) -> bool:
+        if not self._write(path, [body], replace=False):
+            return False
+        self.written += len(body)
+        return True
+
+    def read(self, member: str, generation: int, after: int) -> Iterator[tuple[Cut, Input | None]]:
+        """The cuts of epochs after `after` with what was received for them (None: not logged), in order.
+
+        Raises CorruptState at the first that does not match its checksum.
+        """
+        for path in _files(self._log_folder(member, generation)):
+            if path.suffix == ".cut" and int(path.stem) > after:
                 received = path.with_suffix(".received")
-                found.append((cut, _unpack_all(_read(received)) if received.exists() else None))
-        return found
+                yield cut_from_bytes(_read(path)), _unpack_all(_read(received)) if received.exists() else None
 
-    def save_checkpoint(self, member: str, checkpoint: Checkpoint) -> None:
-        """Keep the checkpoint, and remove what no kept one needs any more."""
+    def size_bytes(self, member: str, generation: int) -> int:
+        """Bytes of the log after the newest checkpoint. Looks at every file: not for every epoch."""
+        newest = [int(p.name) for p in self.checkpoints(member, generation)[:1]]
+        files = _files(self._log_folder(member, generation))
+        return sum(p.stat().st_size for p in files if not newest or int(p.stem) > newest[0])
+
+    # --- checkpoints -----------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, member: str, checkpoint: Checkpoint) -> int:
+        """Keep the checkpoint, and remove what no kept one needs any more. Returns its size in bytes.
+
+        May run beside everything else, in a thread of its own.
+        """
         record = checkpoint.record
-        body = msgpack.packb(
-            {
-                "record": record.to_bytes(),
-                "watermarks": pack_watermarks(checkpoint.watermarks),
-                "state": {name: [batch_to_bytes(b) for b in batches] for name, batches in checkpoint.state.items()},
-            }
-        )
-        self._write(self._path(record.generation, member, record.epoch, "checkpoint"), body, replace=True)
-        kept = self._files(record.generation, member, "checkpoint")[-KEPT_CHECKPOINTS:]
-        if len(kept) == KEPT_CHECKPOINTS:
-            for path in kept[0].parent.iterdir():
-                if (path.suffix != ".new" and int(path.stem) < int(kept[0].stem)) or (
-                    path.suffix != ".checkpoint" and path.stem == kept[0].stem
-                ):
-                    path.unlink(missing_ok=True)
+        path = self._checkpoint_folder(member, record.generation) / f"{record.epoch:020d}"
+        self._write(path, _checkpoint_pieces(checkpoint), replace=True)
+        found = self.checkpoints(member, record.generation)
+        for unneeded in found[KEPT_CHECKPOINTS:]:
+            unneeded.unlink()
+        if len(found) >= KEPT_CHECKPOINTS:
+            oldest = int(found[KEPT_CHECKPOINTS - 1].name)
+            for held in _files(self._log_folder(member, record.generation)):
+                if int(held.stem) <= oldest:
+                    held.unlink()
+        return path.stat().st_size
 
     def checkpoints(self, member: str, generation: int) -> list[Path]:
         """The checkpoints that are there, newest first."""
-        return self._files(generation, member, "checkpoint")[::-1]
+        return _files(self._checkpoint_folder(member, generation))[::-1]
 
     def load_checkpoint(self, path: Path) -> Checkpoint:
         """Read one; raises CorruptState if it does not match its checksum."""
-        d = msgpack.unpackb(_read(path))
-        state = {name: [batch_from_bytes(b) for b in batches] for name, batches in d["state"].items()}
-        return Checkpoint(Record.from_bytes(d["record"]), unpack_watermarks(d["watermarks"]), state)
+        _check(path)
+        state: dict[str, list[pa.RecordBatch]] = {}
+        with open(path, "rb") as file:
+            file.seek(_DIGEST)
+            pieces = msgpack.Unpacker(file, max_buffer_size=0)
+            record, watermarks = pieces.unpack()
+            for name, body in pieces:
+                state.setdefault(name, []).append(batch_from_bytes(body))
+        return Checkpoint(Record.from_bytes(record), unpack_watermarks(watermarks), state)
 
-    def size_bytes(self, member: str, generation: int) -> int:
-        """Bytes of the log alone."""
-        folder = self._path(generation, member, 0, "cut").parent
-        return sum(p.stat().st_size for p in folder.glob("*.*") if p.suffix in (".cut", ".received"))
-
-    def remove_generations_before(self, generation: int) -> None:
+    def remove_generations_before(self, member: str, generation: int) -> None:
         """Free what abandoned generations left."""
-        for folder in self._folder.glob("g*"):
-            if int(folder.name[1:]) < generation:
+        for folder in (self._folder / member).iterdir():
+            if folder.name.isdigit() and int(folder.name) < generation:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _path(self, generation: int, member: str, epoch: int, kind: str) -> Path:
-        return self._folder / f"g{generation}" / member / f"{epoch:020d}.{kind}"
+    def remove_unfinished(self, member: str) -> None:
+        """Free what a process that is gone was writing. Only where no other process hosts the member."""
+        for path in (self._folder / member).rglob("*.new"):
+            path.unlink(missing_ok=True)
 
-    def _files(self, generation: int, member: str, kind: str) -> list[Path]:
-        return sorted((self._folder / f"g{generation}" / member).glob(f"*.{kind}"))
+    # --- files -----------------------------------------------------------------------------------------------
 
-    def _write(self, path: Path, body: bytes, *, replace: bool) -> bool:
+    def _log_folder(self, member: str, generation: int) -> Path:
+        return self._folder / member / str(generation) / "log"
+
+    def _checkpoint_folder(self, member: str, generation: int) -> Path:
+        return self._folder / member / str(generation) / "checkpoints"
+
+    def _log_file(self, member: str, generation: int, epoch: int, kind: str) -> Path:
+        return self._log_folder(member, generation) / f"{epoch:020d}.{kind}"
+
+    def _write(self, path: Path, pieces: Iterable[bytes], *, replace: bool) -> bool:
         """Give the name to this content; False if it has one already and `replace` is not asked."""
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
         if not replace and path.exists():
             return False
         temporary = path.with_name(f"{path.stem}-{uuid.uuid4().hex}.new")
-        with open(temporary, "wb") as f:
-            f.write(xxhash.xxh3_64_digest(body))
-            f.write(body)
-            f.flush()
-            if self._fsync:
-                os.fsync(f.fileno())
         try:
+            self._make_folder(path.parent)
+            with open(temporary, "wb") as file:
+                _write_checked(file, pieces)
+                file.flush()
+                if self._fsync:
+                    os.fsync(file.fileno())
             if replace:
                 os.replace(temporary, path)
             else:
                 os.link(temporary, path)
-                os.unlink(temporary)
+            self._sync_folder(path.parent)
         except FileExistsError:
-            os.unlink(temporary)
             return False
-        if self._fsync:
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        except OSError as error:
+            raise StoreError(f"the log cannot write {path}: {error.strerror}; mend that, and open it again") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         return True
+
+    def _make_folder(self, folder: Path) -> None:
+        """With its parents, each durable in the one above."""
+        if not folder.exists():
+            self._make_folder(folder.parent)
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+            self._sync_folder(folder.parent)
+
+    def _sync_folder(self, folder: Path) -> None:
+        if self._fsync:
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files that have their name, in the order of their epochs."""
+    return sorted(p for p in folder.glob("*") if p.suffix != ".new")
+
+
+def _write_checked(file, pieces: Iterable[bytes]) -> None:  # type: ignore[no-untyped-def]
+    """The checksum, then what it is of."""
+    digest = xxhash.xxh3_64()
+    file.write(bytes(_DIGEST))
+    for piece in pieces:
+        digest.update(piece)
+        file.write(piece)
+    file.seek(0)
+    file.write(digest.digest())
+
+
+def _check(path: Path) -> None:
+    digest = xxhash.xxh3_64()
+    with open(path, "rb") as file:
+        expected = file.read(_DIGEST)
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    if digest.digest() != expected:
+        raise CorruptState(f"{path} does not match its checksum")
 
 
 def _read(path: Path) -> bytes:
-    data = path.read_bytes()
-    if xxhash.xxh3_64_digest(data[8:]) != data[:8]:
-        raise CorruptState(f"{path.name} of member {path.parent.name} does not match its checksum")
-    return data[8:]
+    _check(path)
+    return path.read_bytes()[_DIGEST:]
+
+
+def _checkpoint_pieces(checkpoint: Checkpoint) -> Iterator[bytes]:
+    yield msgpack.packb([checkpoint.record.to_bytes(), pack_watermarks(checkpoint.watermarks)])
+    for name, batches in checkpoint.state.items():
+        for batch in batches:
+            for start in range(0, max(batch.num_rows, 1), PIECE_ROWS):
+                yield msgpack.packb([name, batch_to_bytes(batch.slice(start, PIECE_ROWS))])
 
 
 def _pack(message: Batch | Handoff) -> dict:

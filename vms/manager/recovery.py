@@ -6,43 +6,66 @@ from collections.abc import Callable
 
 from vms.errors import CorruptState
 from vms.maintenance.member import Member
-from vms.maintenance.messages import Effect, Received, RecordChanged
+from vms.maintenance.messages import Effect, Received, RecordChanged, Superseded
 from vms.maintenance.record import Definitions, Record
-from vms.manager.log import TransactionLog
+from vms.manager.log import Input, TransactionLog
 
 Resolve = Callable[[Record], Definitions]
 
 
 def recover(
-    log: TransactionLog, id_: str, record: Record, resolve: Resolve, make: Callable[[str], Member] = Member
+    log: TransactionLog,
+    id_: str,
+    record: Record,
+    resolve: Resolve,
+    make: Callable[[str], Member] = Member,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> tuple[Member, list[Effect]]:
     """The member as it stands under `record`, and the effects with which it goes on.
 
-    Damaged checkpoints are passed over for older ones. Where the log does not reach the record, the member
-    comes back with less than the record needs and says so itself (`Superseded`), which ends in a rebuild.
+    Damaged checkpoints are passed over for older ones, which `warn` is told. Where the log does not reach the
+    record, the only effect is `Superseded`, with the reason, and the views have to be rebuilt.
     """
-    member = make(id_)
-    for path in log.checkpoints(id_, record.generation):
-        try:
-            checkpoint = log.load_checkpoint(path)
-        except CorruptState:
-            continue
-        member.restore(checkpoint, resolve(checkpoint.record))
-        break
-    received = None
     try:
-        for cut, received in log.read(id_, record.generation, member.epoch):
-            committed = cut.record.epoch < record.epoch or (cut.record.epoch == record.epoch and record.committed)
-            if not committed or (received is None and _needs_input(cut.record, resolve)):
-                break
-            member.replay(cut, resolve(cut.record), received or [])
-            received = None
-    except CorruptState:
-        member, received = make(id_), None
+        member = _newest_checkpoint(log, id_, record, resolve, make, warn)
+        received = _replay(log, member, record, resolve)
+    except CorruptState as error:
+        return make(id_), [Superseded(str(error))]
     effects = member.handle(RecordChanged(record, resolve(record)))
-    for sender, message in received or []:
+    for sender, message in received:
         effects += member.handle(Received(sender, message))
     return member, effects
+
+
+def _newest_checkpoint(
+    log: TransactionLog,
+    id_: str,
+    record: Record,
+    resolve: Resolve,
+    make: Callable[[str], Member],
+    warn: Callable[[str], None],
+) -> Member:
+    """A member with the state of the newest checkpoint that can be used; an empty one if there is none."""
+    for path in log.checkpoints(id_, record.generation):
+        member = make(id_)
+        try:
+            checkpoint = log.load_checkpoint(path)
+            member.restore(checkpoint, resolve(checkpoint.record))
+        except CorruptState as error:
+            warn(f"a checkpoint is damaged, an older one is used: {error}")
+        else:
+            return member
+    return make(id_)
+
+
+def _replay(log: TransactionLog, member: Member, record: Record, resolve: Resolve) -> Input:
+    """Bring the member over the committed epochs; what was received for the one that is under way."""
+    for cut, received in log.read(member.id, record.generation, member.epoch):
+        committed = cut.record.epoch < record.epoch or (cut.record.epoch == record.epoch and record.committed)
+        if not committed or (received is None and _needs_input(cut.record, resolve)):
+            return received or []
+        member.replay(cut, resolve(cut.record), received or [])
+    return []
 
 
 def _needs_input(record: Record, resolve: Resolve) -> bool:
