@@ -18,7 +18,7 @@ from vms.model.arrow import from_column
 from vms.model.changes import RowChanges
 from vms.model.ring import SLOTS, Ring
 from vms.model.table import BaseTable
-from vms.plan.plan import MaintenancePlan
+from vms.plan.plan import MaintenancePlan, Output
 
 _ALONE = Ring(1, ("engine",), np.zeros(SLOTS, np.int64))
 
@@ -44,13 +44,17 @@ class Engine:
         return run.views
 
     def contents(self, view: str) -> pa.Table:
-        """The view's rows, made from the state of its last stateful operation."""
+        """The view's rows as readers see them, made from the state of its last stateful operation."""
         node = self._program.plan.outputs[view]
+        assert isinstance(node.spec, Output)
         run = EpochRun(self._store, self._program, _ALONE, "engine")
         rows = run.full_contents(node)
-        arrays = [from_column(f.type, c, self.pool) for f, c in zip(node.fields, rows.columns)]
-        table = pa.Table.from_arrays(arrays, names=[f.name for f in node.fields])
-        return table.take(pa.array(np.repeat(np.arange(len(rows)), rows.weights)))
+        fields, times = node.fields, rows.weights
+        if node.spec.bag:
+            fields, times = fields[:-1], times * rows.columns[-1].codes
+        arrays = [from_column(f.type, c, self.pool) for f, c in zip(fields, rows.columns)]
+        table = pa.Table.from_arrays(arrays, names=[f.name for f in fields])
+        return table.take(pa.array(np.repeat(np.arange(len(rows)), times)))
 
     def memory_bytes(self) -> int:
         return sum(self._store.memory_bytes().values())

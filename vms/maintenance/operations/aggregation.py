@@ -51,6 +51,8 @@ class AggregationOperation:
         self._total = self._group_count == 0
         self._key_types = node.types[: self._group_count]
         self._nullable = self._total or any(f.nullable for f in node.fields[: self._group_count])
+        #: The group columns by whose slot the groups are spread: not always all of them.
+        self._spread = tuple(range(self._group_count)) if node.distribution is None else node.distribution
         made = layout(self._group_count, self._calls, input_fields)
         self._accumulators, self._inputs = made.accumulators, made.calls
         self._sums = sum(a.kind is not AccumulatorKind.VALUE for a in made.accumulators)
@@ -206,7 +208,9 @@ class AggregationOperation:
 
     def _in_slots(self, slots: Bool) -> Int64:
         ids = self._groups.index.live_ids()
-        return ids[slots[slot_of(self._keys(ids), self._key_types, self._pool, len(ids))]]
+        keys = self._keys(ids)
+        spread, types = [keys[i] for i in self._spread], [self._key_types[i] for i in self._spread]
+        return ids[slots[slot_of(spread, types, self._pool, len(ids))]]
 
     def _fit(self, sums: ExactSums) -> None:
         sums.fit(self._groups.index.capacity)
