@@ -20,8 +20,9 @@ class Clock:
     """
 
     #: How far ahead a reservation reaches. Not lower, or reserving would cost a durable write too often; not
-    #: higher, because stamps after a restart may lie this far in the future.
-    AHEAD_MS = 10_000
+    #: higher, because stamps after a restart may lie this far in the future: a process takes about as long to
+    #: start, so that even one that dies again and again does not run away from the wall.
+    AHEAD_MS = 1_000
 
     def __init__(
         self, reserved: int = 0, reserve: Callable[[int], None] | None = None, wall: Callable[[], int] = wall_ms

@@ -11,6 +11,7 @@ Numbers are big-endian, so byte order is number order: a row's entries lie toget
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -24,6 +25,10 @@ _END = b"\x00\x00"
 #: Cells as stored: (timestamp, {column: value}) for puts that share a timestamp, which nearly all do (a third
 #: shorter and twice as fast to read), or a tuple of (column, timestamp, kind, value).
 Stored = Any
+
+
+#: `Cell._make` at a third of the cost: every change that is read from the stream passes through here.
+_cell = partial(tuple.__new__, Cell)
 
 
 def table_prefix(table: int) -> bytes:
@@ -83,7 +88,7 @@ def cells_of(stored: Stored) -> tuple[Cell, ...]:
     if is_plain(stored):
         ts, plain = stored
         return tuple(Cell(column, ts, PUT, value) for column, value in plain.items())
-    return tuple(map(Cell._make, stored))
+    return tuple(map(_cell, stored))
 
 
 def encode_entry(rows: Sequence[bytes], encoded: Sequence[bytes]) -> bytes:
