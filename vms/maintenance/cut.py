@@ -3,7 +3,8 @@
 Everything that happens in the epoch after the cut is a pure function of the state and all members' cuts. The
 transaction log lets the first cut that is proposed for (generation, member, epoch) stand and returns it to
 everybody who proposes another, so there is never a second content under that name: two processes that both
-believe to host a member can do no harm.
+believe to host a member can do no harm. For that the log must also refuse what it cannot know any more: a cut
+at or below a checkpoint, whose log is removed, and one of a generation from before the log was lost.
 """
 
 from __future__ import annotations

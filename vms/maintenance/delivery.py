@@ -68,6 +68,8 @@ class Delivery:
 
     def resend(self) -> list[Effect]:
         """Send what has not been answered again."""
+        if self._ring is None:
+            return []
         return [e for d, p in self._pending.items() for e in self._send(d, p)]
 
     def _split(self, event: Delivered) -> dict[str, pa.RecordBatch]:

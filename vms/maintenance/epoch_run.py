@@ -122,8 +122,10 @@ class EpochRun:
             return fresh.contents()
         now, then = fresh.contents(), old.contents()
         keys = len(table.key)
-        shared = [*range(keys), *(keys + fresh.columns.index(c) for c in old.columns)]
-        retract = Changes(then.columns, -then.weights)
+        both = [c for c in old.columns if c in fresh.columns]
+        shared = [*range(keys), *(keys + fresh.columns.index(c) for c in both)]
+        before = then.select([*range(keys), *(keys + old.columns.index(c) for c in both)])
+        retract = Changes(before.columns, -before.weights)
         difference = consolidate(
             Changes.concat([now.select(shared), retract], len(shared)), [fresh.types[i] for i in shared]
         )

@@ -228,7 +228,7 @@ class Member:
         """An epoch was issued: get the state to where it starts, then make the cut."""
         ring, before = definitions.ring, definitions.previous_ring or definitions.ring
         if record.previous and self.id in before:
-            if (self.epoch, self.generation) != (record.previous, record.generation):
+            if (self._complete_epoch(), self.generation) != (record.previous, record.generation):
                 return [Superseded(f"epoch {record.epoch} starts from {record.previous}, this copy from {self.epoch}")]
         else:
             self._forget()
@@ -247,6 +247,10 @@ class Member:
         for sender, message in early:
             effects += self._batch(sender, message)
         return effects
+
+    def _complete_epoch(self) -> int | None:
+        """The epoch at whose end the state stands; None in the middle of one, where another copy was faster."""
+        return None if self.phase is Phase.RUNNING else self.epoch
 
     def _forget(self) -> None:
         """Start from nothing."""

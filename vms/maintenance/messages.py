@@ -146,7 +146,8 @@ class Scanned:
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """Answer to `ReadRows`: rows found, and the keys of those that are not there."""
+    """Answer to `ReadRows`: rows found, and the keys of those that are not there, each with a `_ts` that no cell or
+    delete of the row exceeds."""
 
     epoch: int
     found: Mapping[str, pa.RecordBatch]

@@ -72,11 +72,15 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a catalog version means to the core: the declared tables and the merged plan of all its views."""
+    """What a catalog version means to the core: the declared tables and the merged plan of all its views.
+
+    `created` tells views of one name apart: one that was dropped and made again has another table to fill.
+    """
 
     version: int
     tables: Mapping[str, BaseTable]
     plan: MaintenancePlan
+    created: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

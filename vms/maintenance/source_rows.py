@@ -41,13 +41,13 @@ def row_changes(table: BaseTable, columns: Sequence[str], rows: pa.RecordBatch, 
 
 
 def absent_rows(table: BaseTable, columns: Sequence[str], keys: pa.RecordBatch, pool: TextPool) -> RowChanges:
-    """Rows that were looked for in the store and not found, as a DeltaView takes them."""
+    """Rows that were looked for in the store and not found at `_ts`, as a DeltaView takes them."""
     n = keys.num_rows
     nothing = Column(np.zeros(n, np.int64), np.zeros(n, np.bool_))
     return RowChanges(
         tuple(to_column(c.type, keys.column(c.name), pool) for c in table.key_columns),
         np.full(n, DELETE_ROW, np.int8),
-        np.full(n, -1, np.int64),
+        keys.column("_ts").to_numpy(zero_copy_only=False),
         np.zeros(n, np.uint64),
         tuple(nothing for _ in columns),
     )

@@ -73,7 +73,9 @@ class VirtualStore:
 
         DeltaViews of tables that must be scanned are the caller's to set (`EpochRun`).
         """
-        new = frozenset(n.id for n in program.plan.nodes if n.id not in self._nodes)
+        before = self.program.created
+        again = {n.id for v, n in program.plan.outputs.items() if program.created.get(v) != before.get(v)}
+        new = frozenset(n.id for n in program.plan.nodes if n.id not in self._nodes or n.id in again)
         self._nodes = {n.id: n for n in program.plan.nodes}
         self.program = program
         self.operations = {id_: op for id_, op in self.operations.items() if id_ in self._nodes}
@@ -91,7 +93,7 @@ class VirtualStore:
         if not set(columns) < set(held.columns):
             return held
         narrow = DeltaView(held.table, columns, self.pool)
-        dropped = set(held.columns) - set(columns)
+        dropped = {f"value:{c}" for c in held.columns if c not in columns}
         narrow.load([b.select([n for n in b.schema.names if n not in dropped]) for b in held.export(ALL_SLOTS)])
         return narrow
 

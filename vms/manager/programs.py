@@ -33,5 +33,7 @@ class Programs:
         """What the catalog means to the core."""
         if catalog.version not in self._programs:
             plans = [self.plan(catalog, v.name, v.sql).plan for v in catalog.views.values()]
-            self._programs[catalog.version] = Program(catalog.version, catalog.tables, MaintenancePlan.merge(plans))
+            created = {v.name: v.created for v in catalog.views.values()}
+            merged = MaintenancePlan.merge(plans)
+            self._programs[catalog.version] = Program(catalog.version, catalog.tables, merged, created)
         return self._programs[catalog.version]

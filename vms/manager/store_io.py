@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vms.errors import TableMissing
 from vms.maintenance.messages import ReadRows, RowsRead, Scanned, ScanTable, WriteRows
@@ -15,14 +16,16 @@ from vms.model.table import BaseTable
 from vms.model.text import TextPool
 from vms.plan.plan import MaintenancePlan
 from vms.store.base import KVStore
-from vms.stream.decode import DeadLetter, read_rows
+from vms.stream.decode import TS, DeadLetter, read_rows
 from vms.viewtable.layout import ViewLayout
 
 #: Takes what could not be decoded.
 DeadLetters = Callable[[list[DeadLetter]], None]
+#: Tells a timestamp that nothing written so far exceeds.
+Now = Callable[[], int]
 
 
-def scan_table(store: KVStore, table: BaseTable, effect: ScanTable, horizon: int, dead: DeadLetters) -> Scanned:
+def scan_table(store: KVStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
     """All rows of the table at one instant."""
     snapshot = store.snapshot(table.name)
     try:
@@ -31,11 +34,17 @@ def scan_table(store: KVStore, table: BaseTable, effect: ScanTable, horizon: int
     finally:
         snapshot.close()
     dead(letters)
-    return Scanned(effect.epoch, table.name, with_slots(table, rows), positions, horizon)
+    return Scanned(effect.epoch, table.name, with_slots(table, rows), positions, now())
 
 
-def read_keys(store: KVStore, tables: Mapping[str, BaseTable], effect: ReadRows, dead: DeadLetters) -> RowsRead:
-    """The rows of these keys as they stand in the store now."""
+def read_keys(
+    store: KVStore, tables: Mapping[str, BaseTable], effect: ReadRows, now: Now, dead: DeadLetters
+) -> RowsRead:
+    """The rows of these keys as they stand in the store now.
+
+    What is read may be ahead of the stream, and hides deletes: so every row, found or not, counts as changed at
+    `now`, and whatever the stream still brings from before makes it be read again.
+    """
     found: dict[str, pa.RecordBatch] = {}
     absent: dict[str, pa.RecordBatch] = {}
     for name, keys in effect.keys.items():
@@ -46,10 +55,13 @@ def read_keys(store: KVStore, tables: Mapping[str, BaseTable], effect: ReadRows,
         there = [(key, row) for key, row in rows if row and not declared.isdisjoint(row)]
         missing = [not row or declared.isdisjoint(row) for _, row in rows]
         if there:
-            found[name], letters = read_rows(table, there)
+            read, letters = read_rows(table, there)
             dead(letters)
+            stamps = pc.max_element_wise(read.column(TS), now())
+            found[name] = read.set_column(read.schema.get_field_index(TS), TS, stamps)
         if any(missing):
-            absent[name] = keys.filter(pa.array(missing))
+            gone = keys.filter(pa.array(missing))
+            absent[name] = gone.append_column(TS, pa.array([now()] * gone.num_rows, pa.int64()))
     return RowsRead(effect.epoch, found, absent)
 
 

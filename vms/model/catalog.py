@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgpack
@@ -68,6 +68,19 @@ class Catalog:
         self.view(name)
         left = {n: v for n, v in self.views.items() if n != name}
         return replace(self, version=self.version + 1, views=left)
+
+    def outlived(self, tables: Iterable[str], generation: int) -> list[str]:
+        """Of these store tables, the view tables that nobody can read once this version is committed in this
+        generation: those of older generations, and of views that were dropped. True for ever after."""
+        live = {(v.name, v.created) for v in self.views.values()}
+        found = []
+        for table in tables:
+            name, *numbers = table.rsplit(".", 2)
+            if len(numbers) == 2 and all(n.isdigit() for n in numbers):
+                created, of = map(int, numbers)
+                if of < generation or (created <= self.version and (name, created) not in live):
+                    found.append(table)
+        return found
 
     def to_bytes(self) -> bytes:
         return msgpack.packb(

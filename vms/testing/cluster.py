@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -178,7 +179,8 @@ class Cluster:
         if version not in self._programs:
             catalog = self.catalogs[version]
             plans = [_plan(v.name, v.sql).plan for v in catalog.views.values()]
-            self._programs[version] = Program(version, catalog.tables, MaintenancePlan.merge(plans))
+            created = {v.name: v.created for v in catalog.views.values()}
+            self._programs[version] = Program(version, catalog.tables, MaintenancePlan.merge(plans), created)
         return self._programs[version]
 
     def resolve(self, record: Record) -> Definitions:
@@ -212,11 +214,8 @@ class Cluster:
         return ViewLayout(self.program(record.read.catalog).plan.outputs[name])
 
     def _drop_dead_tables(self, record: Record) -> None:
-        live = {v.table(record.generation) for v in self.catalogs[record.catalog].views.values()}
-        newer = {v.table(self.record.generation) for v in self.catalogs[self.record.catalog].views.values()}
-        for name in self.store.tables():
-            if name not in TABLES and name not in live | newer:
-                self.store.drop_table(name)
+        for name in self.catalogs[record.catalog].outlived(self.store.tables(), record.generation):
+            self.store.drop_table(name)
 
     # --- hosts -----------------------------------------------------------------------------------------------
 
@@ -254,8 +253,11 @@ class Cluster:
             return
         host.record = self.record
         for copy in list(host.copies.values()):
-            if not copy.lost:
-                self.feed(copy, RecordChanged(host.record, self.resolve(host.record)))
+            if copy.lost and host.record.generation > copy.record.generation:
+                copy.lost, copy.member = False, self._make_member(copy.member.id, log=self.log is not None)
+                if self.log is not None:
+                    self.log.create(copy.member.id, host.record.generation)
+            self.feed(copy, RecordChanged(host.record, self.resolve(host.record)))
 
     def _rehost(self) -> None:
         """Every member that is needed runs on some host with a session."""
@@ -272,17 +274,20 @@ class Cluster:
         """Start the member on the host, from what its log holds."""
         self.home[member] = host
         record = host.record
-        if record.epoch == 0 or self.log is None:
-            copy = Copy(host, self._make_member(member, log=self.log is not None), record)
-            effects = self._handle(copy, RecordChanged(record, self.resolve(record))) if record.epoch else []
-        else:
+        effects: list[Effect] = []
+        in_use = record.epoch and (member in self.rings[record.ring] or member in self.rings[record.previous_ring])
+        if self.log is not None and not in_use and not self.log.knows(member):
+            self.log.create(member, record.generation)
+        if record.epoch and self.log is not None and self.log.knows(member):
             fresh, effects = recover(self.log, member, record, self.resolve, self._make_member)
-            copy = Copy(host, fresh, record)
-        host.copies[member] = copy
-        if any(isinstance(e, Superseded) for e in effects):
-            copy.lost = True
-            return
-        self._perform_all(copy, effects)
+        else:
+            fresh = self._make_member(member, log=self.log is not None)
+            if in_use:
+                effects = [Superseded("nobody knows what this member cut before")]
+        copy = host.copies[member] = Copy(host, fresh, record)
+        copy.lost = any(isinstance(e, Superseded) for e in effects)
+        if not copy.lost:
+            self._perform_all(copy, effects)
 
     def crash(self, host: Host) -> None:
         """kill -9. What it had asked of log and store may land or not."""
@@ -431,11 +436,11 @@ class Cluster:
 
     def _scan(self, copy: Copy, effect: ScanTable) -> Scanned:
         copy.scanned[effect.table] = self.store.arrivals
-        return scan_table(self.store, TABLES[effect.table], effect, self.store.highest_ts, lambda _: None)
+        return scan_table(self.store, TABLES[effect.table], effect, lambda: self.store.highest_ts, lambda _: None)
 
     def _read(self, copy: Copy, effect: ReadRows) -> RowsRead:
         copy.read_at = self.store.arrivals
-        return read_keys(self.store, TABLES, effect, lambda _: None)
+        return read_keys(self.store, TABLES, effect, lambda: self.store.highest_ts, lambda _: None)
 
     def _propose(self, copy: Copy, effect: ProposeCut, taken: Taken) -> Event | None:
         assert self.log is not None
@@ -467,10 +472,8 @@ class Cluster:
         def put(table: str, mutation: Mutation) -> Event | None:
             nonlocal left
             left -= 1
-            try:
+            with suppress(TableMissing):  # a view or a generation that is gone: nobody reads it
                 self.store.mutate(table, [mutation])
-            except TableMissing:
-                return None  # a view or a generation that is gone: nobody reads it
             return None if left else RowsWritten(effect.epoch)
 
         for table, mutation in rows:

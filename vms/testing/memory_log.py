@@ -22,15 +22,27 @@ class MemoryLog:
         self.cuts: dict[tuple[int, str, int], bytes] = {}
         self._received: dict[tuple[int, str, int], Input] = {}
         self._checkpoints: dict[tuple[int, str], list[Checkpoint]] = {}
+        self._begins: dict[str, int] = {}
         self._unsynced: list[tuple[int, str, int]] = []
 
-    def propose(self, member: str, cut: Cut) -> tuple[Cut, bool]:
+    def create(self, member: str, generation: int) -> None:
+        self._begins[member] = generation
+
+    def knows(self, member: str) -> bool:
+        return member in self._begins
+
+    def propose(self, member: str, cut: Cut) -> tuple[Cut, bool] | None:
         key = (cut.record.generation, member, cut.record.epoch)
+        if cut.record.generation < self._begins.get(member, cut.record.generation + 1) or self._passed(*key):
+            return None
         if key in self.cuts:
             return cut_from_bytes(self.cuts[key]), False
         self.cuts[key] = cut_to_bytes(cut)
         self._unsynced.append(key)
         return cut, True
+
+    def _passed(self, generation: int, member: str, epoch: int) -> bool:
+        return any(c.record.epoch >= epoch for c in self.checkpoints(member, generation))
 
     def append_received(
         self, member: str, generation: int, epoch: int, batches: Sequence[tuple[str, Batch | Handoff]]
@@ -65,6 +77,7 @@ class MemoryLog:
 
     def lose(self, member: str) -> None:
         """The disk of this member is gone."""
+        self._begins.pop(member, None)
         for held in (self.cuts, self._received):
             for key in [k for k in held if k[1] == member]:
                 del held[key]  # type: ignore[attr-defined]

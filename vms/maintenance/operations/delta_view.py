@@ -88,10 +88,10 @@ class DeltaView:
     def step(self, changes: RowChanges, reread: RowChanges | None = None) -> Changes:
         """Apply `changes`, in stream order, and emit -old +new of every row whose visible content differs.
 
-        `reread` holds each row that was read from the store: a PUT of all its cells at its highest timestamp,
-        DELETE_ROW at timestamp -1 where nothing was there, or UNDECODABLE. It replaces what is known; the
-        row's changes in `changes` are ignored, and from then on nothing at or below the highest timestamp
-        seen is decided by the stream alone. Rows besides those of `unresolved(changes)` may be among them.
+        `reread` holds each row that was read from the store: a PUT of all its cells, DELETE_ROW where nothing was
+        there, or UNDECODABLE, at a timestamp that no cell or delete of the row exceeded then. It replaces what
+        is known; the row's changes in `changes` are ignored, and from then on nothing at or below the highest
+        timestamp seen is decided by the stream alone. Rows besides those of `unresolved(changes)` may be among them.
         """
         if reread is None or not len(reread):
             return self._apply(changes, 0)
