@@ -258,9 +258,8 @@ def _from(draw) -> tuple[str, list[_Expr]]:
     names = sorted((draw(st.sampled_from(["t", "t", "u", "events"])) for _ in range(count)), key=list(TABLES).index)
     if count == 1 and draw(st.integers(0, 3)) == 0:
         inner = "SELECT s, i, count(*) AS n, sum(d) AS d, max(k) AS k FROM t GROUP BY s, i"
-        return f"({inner}) AS g", [
-            _Expr("g.s", VARCHAR), _Expr("g.i", INTEGER), _Expr("g.n", BIGINT), _Expr("g.d", decimal(20, 2)), _Expr("g.k", BIGINT)
-        ]  # fmt: skip
+        shown = {"s": VARCHAR, "i": INTEGER, "n": BIGINT, "d": decimal(20, 2), "k": BIGINT}
+        return f"({inner}) AS g", [_Expr(f"g.{name}", t) for name, t in shown.items()]
     text, columns = f"{names[0]} AS r0", _columns("r0", TABLES[names[0]])
     for n in range(1, count):
         before = draw(st.integers(0, n - 1))
@@ -303,7 +302,8 @@ def _aggregate(draw, columns: list[_Expr]) -> tuple[str, str]:
                 return _average(e)
             arg = e.sql
         case _:
-            arg = draw(st.sampled_from([c for c in columns if c.type.kind is not Kind.BOOLEAN])).sql
+            left_out = Kind.BOOLEAN, Kind.DOUBLE  # DataFusion's of DOUBLE are wrong about infinities and NaN
+            arg = draw(st.sampled_from([c for c in columns if c.type.kind not in left_out])).sql
     return f"{function}({arg})", f"{function}({arg})"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
