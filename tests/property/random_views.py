@@ -172,7 +172,7 @@ class _Expr:
 _LITERALS = {
     Kind.INTEGER: ["0", "1", "-3"],
     Kind.DECIMAL: ["0.5", "-2.50", "1"],
-    Kind.DOUBLE: ["0.5", "1024"],
+    Kind.DOUBLE: ["CAST(0.5 AS DOUBLE)", "CAST(1024 AS DOUBLE)"],
     Kind.VARCHAR: ["'a'", "'ab'", "''"],
     Kind.DATE: ["DATE '1995-03-15'", "DATE '1970-01-01'"],
     Kind.BOOLEAN: ["TRUE", "FALSE"],
