@@ -29,6 +29,8 @@ from vms.testing.oracle import DataFusionOracle, DuckOracle
 
 DATAFUSION, DUCK = DataFusionOracle(), DuckOracle()
 MEMBERS = ("a", "b", "c")
+#: Text is freed after every step, not only when there is much of it.
+SWEEP_ALWAYS = -(10**9)
 Stamped = Mapping[str, list[tuple[Event, int]]]
 
 
@@ -71,6 +73,8 @@ class Members:
     def __init__(self, plan: MaintenancePlan, owners: Int64) -> None:
         self._program = Program(1, TABLES, plan)
         self._stores = {m: VirtualStore() for m in MEMBERS}
+        for store in self._stores.values():
+            store.pool.slack = SWEEP_ALWAYS
         self._ring = Ring(1, MEMBERS, owners)
         self.tables = {view: ViewTable(node) for view, node in plan.outputs.items()}
 
@@ -130,6 +134,7 @@ def test_views_equal_both_oracles_on_one_member_and_on_three(definitions: list[V
     named = {f"v{i}": view for i, view in enumerate(definitions)}
     plan = MaintenancePlan.merge(planned(name, view.sql) for name, view in named.items())
     engine, members = Engine(plan, TABLES), Members(plan, slots[0])
+    engine.pool.slack = SWEEP_ALWAYS
     alone = {name: ViewTable(plan.outputs[name]) for name in named}
     base = {name: Rows(table) for name, table in TABLES.items()}
     for number, step in enumerate(history):
@@ -151,3 +156,4 @@ def test_views_equal_both_oracles_on_one_member_and_on_three(definitions: list[V
             assert_same_rows(expected, DUCK.evaluate(view.duck_sql, rows), f"the oracles about {where}")
             assert_same_rows(members.tables[name].arrow(), expected, f"three members: {where}")
             assert_same_rows(engine.contents(name), expected, f"contents: {where}")
+        engine.sweep()

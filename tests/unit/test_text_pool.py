@@ -92,3 +92,31 @@ def test_ranks_are_in_utf8_order_not_utf16_and_not_by_code():
     assert [expected[r] for r in ranks] == texts
     assert ranks[2] == ranks[5]
     assert len(pool.ranks(np.empty(0, np.int64))) == 0
+
+
+def test_text_that_comes_and_goes_costs_half_of_what_lives_at_most():
+    """Rows of 1,000 texts replaced again and again; the pool is swept where it asks for it, as between epochs."""
+    pool = TextPool()
+    pool.slack = 0
+    live, _ = pool.intern(pa.array([f"{'x' * 100}{i}" for i in range(1000)]))
+    pool.sweep([live])
+    start = pool.memory_bytes()
+    for turn in range(1, 30):
+        fresh, _ = pool.intern(pa.array([f"{'x' * 100}{turn}/{i}" for i in range(100)]))
+        live = np.concatenate([live[100:], fresh])
+        if pool.wants_sweep():
+            pool.sweep([live])
+        assert pool.memory_bytes() <= 1.5 * start
+    assert pool.texts(live[-2:]).to_pylist() == [f"{'x' * 100}29/98", f"{'x' * 100}29/99"]
+
+
+def test_a_peak_is_given_back():
+    pool = TextPool()
+    empty = pool.memory_bytes()
+    codes, _ = pool.intern(pa.array([f"t{i}" for i in range(50_000)]))
+    pool.sweep([codes[10:12]])
+    assert pool.memory_bytes() < 1.1 * empty
+    assert pool.texts(codes[10:12]).to_pylist() == ["t10", "t11"]
+    assert pool.intern(pa.array(["new"]))[0] == [0], "the lowest code is handed out first"
+    pool.sweep([])
+    assert len(pool) == 0 and pool.memory_bytes() == empty

@@ -36,12 +36,15 @@ class Engine:
         return read_columns(self._program.tables[table], self._program.plan)
 
     def step(self, sources: Mapping[str, RowChanges]) -> dict[str, ViewRows]:
-        """The changed rows of every view."""
+        """The changed rows of every view, in codes of the pool."""
         run = EpochRun(self._store, self._program, _ALONE, "engine")
         run.apply_changes(sources)
         run.advance()
-        self._store.sweep()
         return run.views
+
+    def sweep(self) -> None:
+        """Free text that no state holds: changes encoded and rows emitted before are not to be used any more."""
+        self._store.sweep()
 
     def contents(self, view: str) -> pa.Table:
         """The view's rows as readers see them, made from the state of its last stateful operation."""

@@ -6,6 +6,8 @@ text that is alive. Text hashes and orders by content: `hashes` is the same in e
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,17 +15,25 @@ import xxhash
 
 from vms.model.changes import Bool, Int64
 
+_MIN_SIZE = 1024
+
 
 class TextPool:
     """Text to code and back. Not thread-safe; one pool belongs to one member."""
 
+    #: A sweep is wanted when there is a quarter more text than the last sweep left, and this much. The share is
+    #: not higher, or text that comes and goes would cost more memory than half of what lives; neither is lower,
+    #: or a sweep, which looks at all state, would come too often for what it frees.
+    slack = 4096
+
     def __init__(self) -> None:
         self._code_of: dict[str, int] = {}
-        self._texts = np.empty(1024, dtype=object)
-        self._hashes = np.zeros(1024, np.int64)
+        self._texts = np.empty(_MIN_SIZE, dtype=object)
+        self._hashes = np.zeros(_MIN_SIZE, np.int64)
         self._free: list[int] = []
         self._next = 0
         self._swept_size = 0
+        self._text_bytes = 0
 
     def __len__(self) -> int:
         return len(self._code_of)
@@ -47,9 +57,9 @@ class TextPool:
                     self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)])
             self._code_of[text] = code
             self._texts[code] = text
-            self._hashes[code] = np.uint64(xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))).astype(
-                np.int64
-            )
+            self._text_bytes += sys.getsizeof(text)
+            digest = xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+            self._hashes[code] = digest - (digest >> 63 << 64)
         return code
 
     def intern(self, array: pa.Array) -> tuple[Int64, Bool | None]:
@@ -89,8 +99,8 @@ class TextPool:
         return rank[inverse]
 
     def wants_sweep(self) -> bool:
-        """Whether the pool has doubled since the last sweep (and is large enough to matter)."""
-        return len(self._code_of) > 2 * self._swept_size + 4096
+        """Whether so much text came since the last sweep that another one pays."""
+        return len(self._code_of) > self._swept_size + self._swept_size // 4 + self.slack
 
     def sweep(self, live: list[Int64]) -> int:
         """Free every code that no array of `live` names; returns how many.
@@ -100,15 +110,27 @@ class TextPool:
         keep = np.zeros(self._next, np.bool_)
         for codes in live:
             keep[codes] = True
-        keep[np.fromiter(self._free, np.int64, len(self._free))] = True
-        dead = np.flatnonzero(~keep)
-        for code in dead.tolist():
-            del self._code_of[self._texts[code]]
+        dropped = ~keep
+        dropped[self._free] = False
+        dead = np.flatnonzero(dropped)
+        for code, text in zip(dead.tolist(), self._texts[dead]):
+            del self._code_of[text]
             self._texts[code] = None
-        self._free.extend(dead.tolist())
+            self._text_bytes -= sys.getsizeof(text)
+        self._next = int(np.flatnonzero(keep).max(initial=-1)) + 1
+        self._free = np.flatnonzero(~keep[: self._next])[::-1].tolist()
+        self._shrink()
         self._swept_size = len(self._code_of)
         return len(dead)
 
+    def _shrink(self) -> None:
+        """Free codes are handed out from the lowest on, so after a while the highest ones are not in use."""
+        size = len(self._texts)
+        while size > _MIN_SIZE and self._next <= size // 4:
+            size //= 2
+        if size < len(self._texts):
+            self._texts, self._hashes = self._texts[:size].copy(), self._hashes[:size].copy()
+
     def memory_bytes(self) -> int:
-        """An estimate: arrays, dictionary slots and about 60 bytes for each string object."""
-        return self._texts.nbytes + self._hashes.nbytes + len(self._code_of) * (100 + 60)
+        """Arrays and strings, and about 100 bytes for each entry of the dictionary."""
+        return self._texts.nbytes + self._hashes.nbytes + self._text_bytes + 100 * len(self._code_of)
