@@ -31,6 +31,9 @@ _ID_BITS = np.int64(32)
 _ID_MASK = np.int64(0xFFFF_FFFF)
 _HASH_MASK = np.uint64(0x7FFF_FFFF)
 _EMPTY = np.int64(-1)
+#: Rows whose places in the table are fetched together. Not lower, or memory would not be busy all the time; not
+#: higher, or what was fetched would be pushed out of the nearest cache.
+_BLOCK = 64
 
 
 def key_width(types: Sequence[SqlType], nullable: bool) -> int:
@@ -70,6 +73,7 @@ def words_to_columns(words: Int64, types: Sequence[SqlType], *, nullable: bool) 
     """The inverse of `key_words`. High words and validity are left out where no row needs them."""
     at = 0
     masks = words[:, key_width(types, nullable=False) :]
+    nullable = nullable and bool(masks.any())
     columns = []
     for j, type_ in enumerate(types):
         codes = np.ascontiguousarray(words[:, at])
@@ -190,20 +194,54 @@ def _lookup(table, keys, words, ids):
         ids[i] = find(table, keys, words, i)
 
 
+@row_jit
+def _enter(table, keys, free, spare, words, i, h):
+    """(entry id of row i, whose hash is h; whether it is new). Id -1: it is new and no entry is spare."""
+    mask = table.shape[0] - 1
+    at = h & mask
+    while table[at] != _EMPTY:
+        if table[at] >> _ID_BITS == h:
+            id_ = table[at] & _ID_MASK
+            if same_row(keys, id_, words, i):
+                return id_, False
+        at = (at + 1) & mask
+    if spare[0] == 0:
+        return np.int64(-1), True
+    spare[0] -= 1
+    id_ = free[spare[0]]
+    table[at] = h << _ID_BITS | id_
+    for c in range(words.shape[1]):
+        keys[id_, c] = words[i, c]
+    return id_, True
+
+
 @jit
 def _upsert(table, keys, free, spare, words, ids, fresh, counts):
-    """Go on at row counts[0] until all rows have ids or no entry is spare; counts[1] new ids so far."""
+    """Go on at row counts[0] until all rows have ids or no entry is spare; counts[1] new ids so far.
+
+    The hashes of a block of rows are made first, and the places that they name are read: so the memory behind
+    them is fetched for many rows at once, instead of waiting for one after the other.
+    """
     i, new = counts[0], counts[1]
+    mask = table.shape[0] - 1
+    hashes = np.empty(_BLOCK, np.int64)
     while i < words.shape[0]:
-        id_ = find(table, keys, words, i)
-        if id_ < 0:
-            id_ = insert(table, keys, free, spare, words, i)
+        first, end = i, min(i + _BLOCK, words.shape[0])
+        fetched = np.int64(0)
+        for row in range(first, end):
+            hashes[row - first] = hash_row(words, row)
+            fetched ^= table[hashes[row - first] & mask]
+        counts[2] = fetched
+        while i < end:
+            id_, is_new = _enter(table, keys, free, spare, words, i, hashes[i - first])
             if id_ < 0:
-                break
-            fresh[new] = id_
-            new += 1
-        ids[i] = id_
-        i += 1
+                counts[0], counts[1] = i, new
+                return
+            if is_new:
+                fresh[new] = id_
+                new += 1
+            ids[i] = id_
+            i += 1
     counts[0], counts[1] = i, new
 
 
@@ -279,7 +317,7 @@ class KeyIndex:
     def upsert(self, words: Int64) -> tuple[Int64, Int64]:
         """(entry id of each row, the ids that are new). May grow; the owner fills its arrays at new ids."""
         ids, fresh = np.empty(len(words), np.int64), np.empty(len(words), np.int64)
-        counts = np.zeros(2, np.int64)
+        counts = np.zeros(3, np.int64)
         _upsert(*self.arrays, words, ids, fresh, counts)
         while counts[0] < len(words):
             self.grow()

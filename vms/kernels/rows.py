@@ -77,7 +77,7 @@ def undecided(rows, mark, ids, unknown_mark, unknown_ts, kinds, ts):
     return positions[:found]
 
 
-@jit
+@row_jit
 def _clear(rows, id_, null_mask):
     rows[id_, PRESENT] = 0
     rows[id_, BAD] = 0
@@ -85,6 +85,14 @@ def _clear(rows, id_, null_mask):
     for c in range(VALUES, last):
         rows[id_, c] = 0
     rows[id_, last] = null_mask
+
+
+@jit
+def start_rows(rows, ids, ts, null_mask):
+    """Make these rows absent, as if deleted at `ts`."""
+    for i in range(ids.shape[0]):
+        _clear(rows, ids[i], null_mask)
+        rows[ids[i], TS], rows[ids[i], DELETE_TS] = ts, ts
 
 
 @row_jit

@@ -54,6 +54,8 @@ class EpochRun:
 
     def _find_full_wanted(self) -> set[str]:
         """Existing nodes whose full contents are needed by a new node, directly or through stateless ones."""
+        if not self.new:
+            return set()
         nodes = {n.id: n for n in self._plan.nodes}
         todo = [i for n in self._plan.nodes if n.id in self.new for i in n.inputs if i not in self.new]
         wanted: set[str] = set()

@@ -39,6 +39,7 @@ from vms.plan.plan import (
 #: Operations whose output can be made from their state at any time.
 STATEFUL = (Source, Join, Aggregation)
 ALL_SLOTS: Bool = np.ones(SLOTS, np.bool_)
+_TOTAL_SLOT = int(slot_of((), (), TextPool(), 1)[0])
 #: State of one member as it travels: name of the table or node -> batches.
 State = Mapping[str, Sequence[pa.RecordBatch]]
 
@@ -73,6 +74,8 @@ class VirtualStore:
 
         DeltaViews of tables that must be scanned are the caller's to set (`EpochRun`).
         """
+        if program is self.program:
+            return frozenset()
         before = self.program.created
         again = {n.id for v, n in program.plan.outputs.items() if program.created.get(v) != before.get(v)}
         new = frozenset(n.id for n in program.plan.nodes if n.id not in self._nodes or n.id in again)
@@ -128,11 +131,10 @@ class VirtualStore:
 
     def place(self, ring: Ring, member: str) -> None:
         """Tell the operations where they run: who owns grand totals, whether rows travel after combining."""
-        total_slot = int(slot_of((), (), self.pool, 1)[0])
         feeds_exchange = {i for n in self._nodes.values() if isinstance(n.spec, Exchange) for i in n.inputs}
         for id_, operation in self.operations.items():
             if isinstance(operation, AggregationOperation):
-                operation.owner = ring.owner(total_slot) == member
+                operation.owner = ring.owner(_TOTAL_SLOT) == member
             elif isinstance(operation, PreAggregationOperation):
                 operation.combine = len(ring.members) > 1 and id_ in feeds_exchange
 

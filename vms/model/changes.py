@@ -78,6 +78,11 @@ class Changes:
     def take(self, index: Int64 | Bool) -> Changes:
         return Changes(tuple(c.take(index) for c in self.columns), self.weights[index])
 
+    def where(self, mask: Bool) -> Changes:
+        """The rows whose flag is set; this batch itself where that is all of them."""
+        rows = np.flatnonzero(mask)
+        return self if len(rows) == len(mask) else self.take(rows)
+
     def select(self, positions: Sequence[int]) -> Changes:
         """The same rows with only the columns at `positions`."""
         return Changes(tuple(self.columns[p] for p in positions), self.weights)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from vms.model.types import SqlType
 from vms.plan.expr import Expr
@@ -153,7 +154,7 @@ class MaintenancePlan:
     def node(self, id: str) -> Node:
         return next(n for n in self.nodes if n.id == id)
 
-    @property
+    @cached_property
     def sources(self) -> dict[str, tuple[str, ...]]:
         """Every base table with the columns that are read of it, over all source nodes."""
         found: dict[str, set[str]] = {}
@@ -162,7 +163,7 @@ class MaintenancePlan:
                 found.setdefault(n.spec.table, set()).update(n.spec.columns)
         return {t: tuple(sorted(cs)) for t, cs in sorted(found.items())}
 
-    @property
+    @cached_property
     def outputs(self) -> dict[str, Node]:
         """The output node of every view."""
         return {n.spec.view: n for n in self.nodes if isinstance(n.spec, Output)}

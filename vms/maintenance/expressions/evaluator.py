@@ -105,8 +105,7 @@ def compile_predicate(predicate: Expr, pool: TextPool) -> Callable[[Changes], Ch
     evaluator = Evaluator([predicate], pool)
 
     def keep(changes: Changes) -> Changes:
-        mask = true_rows(evaluator.evaluate(changes))
-        return changes if mask.all() else changes.take(mask)
+        return changes.where(true_rows(evaluator.evaluate(changes)))
 
     return keep
 
@@ -158,8 +157,11 @@ def _runner(e: Expr, pool: TextPool) -> Run | None:
     match e:
         case Ref():
             return None
-        case Literal():
+        case Literal() if e.type.kind is Kind.VARCHAR:
             return lambda _: Value.of_literal(e, pool)
+        case Literal():
+            constant = Value.of_literal(e, pool)
+            return lambda _: constant
         case Cast():
             cast = caster(e.arg.type, e.type, pool, e.safe)
             return lambda v: cast(v[0])

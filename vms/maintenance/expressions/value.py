@@ -105,6 +105,8 @@ class Value:
         valid, failed = self.valid, self.failed
         for a in args:
             valid, failed = both(valid, a.valid), either(failed, a.failed)
+        if valid is self.valid and failed is self.failed:
+            return self
         return replace(self, valid=valid, failed=failed)
 
     def to_column(self, rows: int) -> Column:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from vms.errors import CorruptState, ProtocolViolation
 from vms.kernels.hashing import slot_of
 from vms.kernels.keys import MIN_ENTRIES, KeyIndex, fit, kernel_array, key_width, key_words, words_to_columns
-from vms.kernels.rows import BAD, DELETE_TS, PRESENT, TS, VALUES, apply_changes, changed_rows, undecided
+from vms.kernels.rows import BAD, DELETE_TS, PRESENT, TS, VALUES, apply_changes, changed_rows, start_rows, undecided
 from vms.model.arrow import from_column, to_column
 from vms.model.changes import DELETE_ROW, Bool, Changes, Column, Int64, RowChanges
 from vms.model.table import BaseTable
@@ -182,8 +182,8 @@ class DeltaView:
                 f"{changes.ts[refused]}) cannot be decided without reading its row from the store, and the "
                 "cut does not hold that row"
             )
-        out_keys = np.empty((2 * count, self._index.width), np.int64)
-        out_values = np.empty((2 * count, self._value_width), np.int64)
+        out_keys = np.empty((2 * count, self._index.width), np.int64, order="F")
+        out_values = np.empty((2 * count, self._value_width), np.int64, order="F")
         weights = np.empty(2 * count, np.int64)
         written, grown = changed_rows(self._rows, self._index.keys, touched[:count], old, out_keys, out_values, weights)
         self._live += grown
@@ -195,9 +195,7 @@ class DeltaView:
         ids, fresh = self._index.upsert(words)
         self._rows = fit(self._rows, self._index.capacity)
         self._mark = fit(self._mark, self._index.capacity)
-        self._rows[fresh] = 0
-        self._rows[fresh, TS] = self._rows[fresh, DELETE_TS] = self.forgotten_ts
-        self._rows[fresh, -1] = (1 << len(self.value_types)) - 1
+        start_rows(self._rows, fresh, self.forgotten_ts, (1 << len(self.value_types)) - 1)
         return ids
 
     def _forget(self) -> None:

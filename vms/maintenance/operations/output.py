@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from vms.errors import ProtocolViolation
 from vms.kernels.consolidate import consolidate
-from vms.kernels.keys import KeyIndex, key_width, key_words
+from vms.kernels.keys import MIN_ENTRIES, KeyIndex, key_width, key_words
 from vms.maintenance.messages import ViewRows
 from vms.model.changes import Changes
 from vms.plan.plan import Node, Output
@@ -17,11 +19,14 @@ def view_rows(node: Node, changes: Changes) -> ViewRows:
     """
     assert isinstance(node.spec, Output)
     changes = consolidate(changes, node.types)
-    puts, gone = changes.take(changes.weights > 0), changes.take(changes.weights < 0)
+    if not len(changes):
+        return ViewRows(changes, changes)
     types = [node.types[k] for k in node.spec.key]
-    index = KeyIndex(key_width(types, nullable=True))
-    _, fresh = index.upsert(key_words([puts.columns[k] for k in node.spec.key], types, len(puts), nullable=True))
-    if len(puts) and (int(puts.weights.max()) > 1 or len(fresh) < len(puts)):
+    words = key_words([changes.columns[k] for k in node.spec.key], types, len(changes), nullable=True)
+    index = KeyIndex(key_width(types, nullable=True), max(MIN_ENTRIES, 1 << len(changes).bit_length()))
+    ids, _ = index.upsert(words)
+    put = changes.weights > 0
+    times = np.bincount(ids[put], changes.weights[put], index.capacity)
+    if times.max() > 1:
         raise ProtocolViolation(f"view {node.spec.view}: two rows with one key {node.spec.key} in one epoch")
-    words = key_words([gone.columns[k] for k in node.spec.key], types, len(gone), nullable=True)
-    return ViewRows(puts, gone.take(index.lookup(words) < 0))
+    return ViewRows(changes.where(put), changes.where(~put & (times[ids] == 0)))

@@ -29,5 +29,4 @@ class SelectionOperation(FailedRows):
         changes = inputs[0]
         result = self._predicate.evaluate(changes)
         self.count(changes, result)
-        mask = true_rows(result)
-        return changes if mask.all() else changes.take(mask)
+        return changes.where(true_rows(result))
