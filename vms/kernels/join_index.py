@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from vms.kernels.hashing import jit
-from vms.kernels.keys import KeyIndex, erase, find, fit, insert, kernel_array
+from vms.kernels.keys import KeyIndex, erase, fit, kernel_array
 from vms.model.changes import Int64
 
 LEFT: Final = 0
@@ -48,24 +48,22 @@ def _unlink(chains, links, side, key, id_):
 
 
 @jit
-def _add(table, keys, free, spare, links, chains, side, key_ids, words, weights, start):
-    """Add weighted rows from `start` on; returns where it stopped: the end, or no row entry is spare."""
-    for i in range(start, words.shape[0]):
-        if weights[i] == 0:
-            continue
-        id_ = find(table, keys, words, i)
-        if id_ < 0:
-            id_ = insert(table, keys, free, spare, words, i)
-            if id_ < 0:
-                return i
-            links[id_, _WEIGHT] = weights[i]
+def _add(table, keys, free, spare, links, chains, side, key_ids, ids, fresh, weights):
+    """Add weights to rows, link those that are `fresh` under their keys, take out those that come to zero."""
+    new = 0
+    for i in range(ids.shape[0]):
+        id_ = ids[i]
+        if new < fresh.shape[0] and id_ == fresh[new]:
+            new += 1
+            links[id_, _WEIGHT] = 0
             _link(chains, links, side, key_ids[i], id_)
-            continue
         links[id_, _WEIGHT] += weights[i]
+    for i in range(ids.shape[0]):
+        id_ = ids[i]
         if links[id_, _WEIGHT] == 0:
             _unlink(chains, links, side, key_ids[i], id_)
             erase(table, keys, free, spare, id_)
-    return words.shape[0]
+            links[id_, _WEIGHT] = 1  # of a free entry: the same row further on is not taken out again
 
 
 @jit
@@ -134,14 +132,9 @@ class JoinIndex:
     def add(self, side: int, key_ids: Int64, words: Int64, weights: Int64) -> None:
         """Add to the weights of rows of one side, each under its key."""
         index = self._rows[side]
-        weights = kernel_array(weights)
-        done = 0
-        while True:
-            done = _add(*index.arrays, self._links[side], self._chains, side, key_ids, words, weights, done)
-            if done == len(words):
-                return
-            index.grow()
-            self._links[side] = fit(self._links[side], index.capacity)
+        ids, fresh = index.upsert(words)
+        self._links[side] = fit(self._links[side], index.capacity)
+        _add(*index.arrays, self._links[side], self._chains, side, key_ids, ids, fresh, kernel_array(weights))
 
     def release(self, key_ids: Int64) -> None:
         """Forget those of these keys that have no rows left, and shrink what has become much too large."""

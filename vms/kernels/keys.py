@@ -94,7 +94,8 @@ def words_to_columns(words: Int64, types: Sequence[SqlType], *, nullable: bool) 
 
 def kernel_array(array: Int64) -> Int64:
     """The array as compiled code takes it: contiguous and writable, so that one specialisation serves all."""
-    return np.require(array, np.int64, ["C", "W"])
+    flags = array.flags
+    return array if flags.c_contiguous and flags.writeable else np.require(array, np.int64, ["C", "W"])
 
 
 #: For functions of one row that kernels call for every row: called and not inlined, `find` takes 45 ns, not
@@ -134,24 +135,6 @@ def find(table, keys, words, i):
                 return id_
         at = (at + 1) & mask
     return np.int64(-1)
-
-
-@jit
-def insert(table, keys, free, spare, words, i):
-    """The new entry id of row i, whose key is absent; -1: no entry is spare, grow the index and ask again."""
-    if spare[0] == 0:
-        return np.int64(-1)
-    spare[0] -= 1
-    id_ = free[spare[0]]
-    h = hash_row(words, i)
-    mask = table.shape[0] - 1
-    at = h & mask
-    while table[at] != _EMPTY:
-        at = (at + 1) & mask
-    table[at] = h << _ID_BITS | id_
-    for c in range(words.shape[1]):
-        keys[id_, c] = words[i, c]
-    return id_
 
 
 @jit
@@ -277,7 +260,7 @@ class KeyIndex:
 
     @property
     def arrays(self) -> tuple[Int64, Int64, Int64, Int64]:
-        """(table, keys, free, spare) as `insert` and `erase` take them; other ones after each `grow`."""
+        """(table, keys, free, spare) as compiled code takes them; other ones after each `grow`."""
         return self.table, self.keys, self.free, self.spare
 
     def grow(self) -> None:

@@ -216,9 +216,7 @@ class Member:
 
     def _follow(self, ring: Ring, generation: int) -> list[Effect]:
         """Use this ring for what arrives from now on."""
-        if self.ring is ring or (
-            self.ring is not None and (self.ring.version, self.generation) == (ring.version, generation)
-        ):
+        if self.ring is not None and (self.ring.version, self.generation) == (ring.version, generation):
             return []
         self.ring, self.generation = ring, generation
         self._unanswered, self._in_cut = [], []

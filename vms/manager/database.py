@@ -5,9 +5,8 @@ A Database is a whole VMS in one process: the embedded store, its change stream,
 
 from __future__ import annotations
 
-import queue
+import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,7 +20,7 @@ from vms.maintenance.record import ReadPoint
 from vms.manager.coordination import LocalCoordination
 from vms.manager.log import TransactionLog
 from vms.manager.runtime import Runtime
-from vms.model.arrow import from_column
+from vms.manager.watch import Watch
 from vms.model.catalog import Catalog, ViewDefinition
 from vms.model.changes import UNDECODABLE
 from vms.model.table import HIDDEN_KEY, BaseTable
@@ -71,11 +70,18 @@ class Database:
             self.store,
             self._source,
             self._coordination,
-            TransactionLog(path / "log") if log == "local" else None,
+            self._open_log(log),
             epoch_interval=epoch_interval,
             now_ms=self.clock.now,
         )
         self.runtime.start()
+
+    def _open_log(self, kind: str) -> TransactionLog | None:
+        """With the log off, an older one goes: it would not know what happened since."""
+        if kind == "local":
+            return TransactionLog(self.path / "log")
+        shutil.rmtree(self.path / "log", ignore_errors=True)
+        return None
 
     def __enter__(self) -> Database:
         return self
@@ -102,6 +108,8 @@ class Database:
     def create_table(self, table: BaseTable) -> None:
         before = self.catalog
         after = before.with_table(table)
+        if table.name in self.store.tables():
+            self.store.drop_table(table.name)  # of a CREATE or DROP that was cut off: nothing declares it
         self.store.create_table(table.name, {table.family: Family()}, stream=True)
         self._coordination.change_catalog(before, after)
 
@@ -129,7 +137,7 @@ class Database:
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
 
     def _read_catalog(self) -> int:
-        return self.runtime.record.read.catalog
+        return self.runtime.readable.point.catalog
 
     def plan(self, view: str) -> ViewPlan:
         """The maintenance plan of a registered view."""
@@ -228,21 +236,9 @@ class Database:
 
     def status(self) -> dict[str, Any]:
         """What an operator looks at first; plain values."""
-        record, runtime = self.runtime.record, self.runtime
-        errors = runtime.view_errors
-        return {
-            "store": f"embedded:{self.path}",
-            "epoch": record.epoch,
-            "committed": record.committed,
-            "generation": record.read.generation,
-            "epochs_committed": runtime.epochs,
-            "rows_taken_in": runtime.rows_in,
-            "lag_entries": self._source.lag().entries,
-            "tables": {t: {"key": list(d.key), "columns": len(d.columns)} for t, d in self.catalog.tables.items()},
-            "views": {v: {"errors": errors.get(v, (0, None))[0], "sql": d.sql} for v, d in self.catalog.views.items()},
-            "memory_bytes": runtime.memory,
-            "dead_letters": runtime.dead.counts(),
-        }
+        from vms.manager.status import status
+
+        return status(self)
 
 
 class View:
@@ -273,53 +269,27 @@ class View:
             wanted = self._db.latest() if level == "latest" else token or self._db.session
             if not self._db.wait(wanted, timeout):
                 raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
-        count, text = self._db.runtime.view_errors.get(self.name, (0, None))
+        count, text = self._db.runtime.readable.errors.get(self.name, (0, None))
         if count:
             raise ViewHasErrors(f"view {self.name} has {count} rows that fail: {text}; mend or delete the base rows")
-        rows, _ = read_view(self._db.store, self._layout, self._table_at, self._point)
+        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._point)
         return rows
+
+    def count(self) -> int:
+        """How many rows the view's table has as of the newest committed epoch."""
+        return read_view(self._db.store, lambda rows: sum(1 for _ in rows), self._table_at, self._point)[0]
 
     def _table_at(self, point: ReadPoint) -> str:
         return self.definition.table(point.generation)
 
     def _point(self) -> tuple[ReadPoint, int]:
-        return self._db.runtime.record.read, self._db.runtime.epochs
+        readable = self._db.runtime.readable
+        return readable.point, readable.epochs
 
-    def watch(self, timeout: float | None = None) -> Iterator[tuple[int, pa.Table]]:
+    def watch(self, timeout: float | None = None) -> Watch:
         """Each committed epoch that changes the view: its id and the changed rows.
 
         Column `_change` is +1 for a row's new content, -1 for a row that is gone; an update is +1 of the new.
         Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
         """
-        changes = self._watch(timeout)
-        next(changes)
-        return changes
-
-    def _watch(self, timeout: float | None) -> Iterator[tuple[int, pa.Table]]:
-        """`watch`, after a first item that only tells that it listens."""
-        changes: queue.Queue[tuple[int, pa.Table]] = queue.Queue()
-
-        def take(epoch: int, views: Any) -> None:
-            changed = views.get(self.name)
-            if changed is not None and (len(changed.puts) or len(changed.deletes)):
-                changes.put((epoch, self._changed_rows(changed)))
-
-        end = self._db.runtime.listen(take)
-        try:
-            yield 0, pa.table({})
-            while True:
-                try:
-                    yield changes.get(timeout=timeout)
-                except queue.Empty:
-                    return
-        finally:
-            end()
-
-    def _changed_rows(self, changed: Any) -> pa.Table:
-        pool = self._db.runtime.member.store.pool
-        tables = []
-        for rows, sign in ((changed.puts, 1), (changed.deletes, -1)):
-            arrays = [from_column(f.type, c, pool) for f, c in zip(self._layout.fields, rows.columns)]
-            table = pa.Table.from_arrays(arrays, names=[f.name for f in self._layout.fields])
-            tables.append(table.append_column("_change", pa.array(np.full(len(rows), sign), pa.int8())))
-        return pa.concat_tables(tables)
+        return Watch(self._db.runtime, self.definition, timeout)

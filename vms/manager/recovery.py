@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from vms.errors import CorruptState
+from vms.maintenance.cut import Checkpoint, Cut
 from vms.maintenance.member import Member
 from vms.maintenance.messages import Effect, Received, RecordChanged, Superseded
 from vms.maintenance.record import Definitions, Record
-from vms.manager.log import Input, TransactionLog
+from vms.manager.log import Input
 
 Resolve = Callable[[Record], Definitions]
 
 
+class MemberLog(Protocol):
+    """What recovery needs of a log: `vms.manager.log.TransactionLog`, or the one of the simulation."""
+
+    def checkpoints(self, member: str, generation: int) -> Sequence[Any]:
+        """Names of the member's checkpoints, the newest first."""
+
+    def load_checkpoint(self, name: Any, /) -> Checkpoint:
+        """Raises CorruptState where it is damaged."""
+
+    def read(self, member: str, generation: int, after: int) -> Iterable[tuple[Cut, Input | None]]:
+        """The cuts of epochs after `after`, in order, with what was received for them (None: not logged)."""
+
+
 def recover(
-    log: TransactionLog,
+    log: MemberLog,
     id_: str,
     record: Record,
     resolve: Resolve,
@@ -38,7 +53,7 @@ def recover(
 
 
 def _newest_checkpoint(
-    log: TransactionLog,
+    log: MemberLog,
     id_: str,
     record: Record,
     resolve: Resolve,
@@ -58,7 +73,7 @@ def _newest_checkpoint(
     return make(id_)
 
 
-def _replay(log: TransactionLog, member: Member, record: Record, resolve: Resolve) -> Input:
+def _replay(log: MemberLog, member: Member, record: Record, resolve: Resolve) -> Input:
     """Bring the member over the committed epochs; what was received for the one that is under way."""
     for cut, received in log.read(member.id, record.generation, member.epoch):
         committed = cut.record.epoch < record.epoch or (cut.record.epoch == record.epoch and record.committed)

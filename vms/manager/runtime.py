@@ -6,12 +6,16 @@ thread, so the core needs no lock; other threads talk to it by the store, the re
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
-from vms.errors import InternalError, VmsError
+import pyarrow as pa
+
+from vms.errors import InternalError, StoreError, VmsError
 from vms.maintenance.leader import Desired, Leader
 from vms.maintenance.member import Member
 from vms.maintenance.messages import (
@@ -19,7 +23,6 @@ from vms.maintenance.messages import (
     Acknowledge,
     Committed,
     CutStands,
-    Delivered,
     Effect,
     Event,
     LogReceived,
@@ -34,13 +37,13 @@ from vms.maintenance.messages import (
     StateLost,
     Superseded,
     Tick,
-    ViewRows,
     WriteRows,
 )
-from vms.maintenance.record import Definitions, Record
-from vms.maintenance.source_rows import with_slots
+from vms.maintenance.record import Definitions, ReadPoint, Record
+from vms.manager.checkpoints import Checkpoints
 from vms.manager.coordination import Coordination
 from vms.manager.deadletters import DeadLetterTable
+from vms.manager.intake import Intake
 from vms.manager.log import TransactionLog
 from vms.manager.programs import Programs
 from vms.manager.recovery import recover
@@ -48,19 +51,33 @@ from vms.manager.store_io import read_keys, scan_table, write_views
 from vms.model.catalog import Catalog
 from vms.model.token import Token
 from vms.store.embedded import EmbeddedStore
-from vms.stream.base import Source, SourceBatch
-from vms.stream.decode import RowDecoder
-from vms.viewtable.layout import FAMILIES
+from vms.stream.base import Source
+from vms.viewtable.layout import FAMILIES, ViewLayout
 
-#: Source changes taken in at once. Not higher, or an epoch could not be closed meanwhile; not lower, or the
-#: fixed cost of a batch would show.
-POLL_LIMIT = 20_000
-#: Log bytes after which a checkpoint is taken. Not higher, or recovery would replay for more than seconds; not
-#: lower, or writing checkpoints would cost more than the log.
-CHECKPOINT_BYTES = 64 << 20
+_LOG = logging.getLogger("vms.manager")
 
-#: Called with the epoch and the changed rows of each view after each commit.
-Listener = Callable[[int, Mapping[str, ViewRows]], None]
+
+class Readable(NamedTuple):
+    """What readers go by, published as one: the read point, the epochs committed before it since the start, and
+    the failing rows of each view (how many, and one of them in words)."""
+
+    point: ReadPoint
+    epochs: int
+    errors: Mapping[str, tuple[int, str | None]]
+
+
+class Watcher(Protocol):
+    """Is told of the changes of one view, in the manager's thread, so it must not wait for anything."""
+
+    #: The view, by the catalog version that brought it.
+    view: str
+    created: int
+
+    def changed(self, epoch: int, rows: pa.Table) -> None:
+        """The epoch is committed; the rows are those of `ViewLayout.changes`."""
+
+    def end(self, failure: VmsError | None) -> None:
+        """Nothing more will come: the view was dropped or the manager stopped, or failed."""
 
 
 class Runtime:
@@ -82,28 +99,30 @@ class Runtime:
         self._log, self._now_ms, self._interval = log, now_ms, epoch_interval
         self._leader = Leader()
         self._events: deque[Event] = deque()
-        self._batches: dict[int, SourceBatch] = {}
-        self._delivery = time.time_ns()
-        self._decoders: dict[tuple[str, int], RowDecoder] = {}
-        self._last_issue = 0.0
-        self._pending_views: Mapping[str, ViewRows] = {}
-        self._listeners: list[Listener] = []
+        self._intake = Intake(source, self.dead)
+        self._last_issue = self._last_tick = 0.0
+        self._watchers: list[Watcher] = []
+        #: Changed rows of the watched views, from the write of an epoch to its commit; None outside of that.
+        self._written: dict[str, pa.Table] | None = None
         self._changed = threading.Condition()
         self._hurry = threading.Event()
-        self._stop = False
+        self._stop = self._ended = False
         self._failure: BaseException | None = None
-        #: Stream positions that the last committed epoch covers.
-        self.positions: dict[str, int] = {}
-        self._acknowledged: dict[str, int] = {}
-        self._settled = False
-        self.epochs = self.rows_in = 0
-        self.view_errors: dict[str, tuple[int, str | None]] = {}
+        self._checkpoints: Checkpoints | None = None
+        #: Why the views are being made anew from the base tables; None: they are not.
+        self.rebuilding: str | None = None
+        #: What the operator should know, oldest first.
+        self.warnings: list[str] = []
+        self.epochs = 0
         self.memory: dict[str, int] = {}
         if coordination.newest_ring() == 0:
             coordination.add_ring([member])
         self.record = coordination.record()
         self.member = Member(member, log=log is not None)
+        self.readable = Readable(self.record.read, 0, {})
+        self._tidied = (0, 0)
         self._load()
+        self._publish()
         self._thread = threading.Thread(target=self._loop, name="vms-manager", daemon=True)
 
     def start(self) -> None:
@@ -131,82 +150,110 @@ class Runtime:
             self._hurry.set()
         self.source.wake()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call it after each commit, in the manager's thread; returns what ends that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def watch(self, watcher: Watcher) -> None:
+        """Tell it of every epoch that a read from now on does not hold yet."""
+        with self._changed:
+            while self._written is not None and self._failure is None:
+                self._changed.wait()  # this epoch was written without it: let it become readable first
+            self._check()
+            self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        with self._changed:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
 
     def stop(self) -> None:
-        """Finish what is under way, take a checkpoint, end the thread."""
+        """Finish the epoch under way, take a checkpoint if that pays, end the thread."""
         self._stop = True
-        self.wake()
+        self.wake(hurry=True)
         if self._thread.is_alive():
             self._thread.join()
-        if self._failure is None and self._log is not None and self.member.epoch and self.record.committed:
-            self._log.save_checkpoint(self.member.id, self.member.checkpoint())
+        if self._checkpoints is not None:
+            self._checkpoints.close(self.member if self._failure is None else None)
 
     def _check(self) -> None:
-        if self._failure is not None:
-            if isinstance(self._failure, VmsError):
-                raise self._failure
-            raise InternalError(f"maintenance stopped: {self._failure!r}") from self._failure
+        error = self._error()
+        if error is not None:
+            raise error from self._failure
+
+    def _error(self) -> VmsError | None:
+        """What ended the maintenance."""
+        failure = self._failure
+        if failure is None:
+            return StoreError("the database was closed; open it again") if self._ended else None
+        kind = StoreError if isinstance(failure, StoreError) else InternalError
+        text = str(failure) if isinstance(failure, VmsError) else repr(failure)
+        return kind(f"the views are not followed any more: {text}; close the database and open it again")
 
     # --- the loop --------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
         try:
-            while not self._stop:
+            while not self._stop or not self.record.committed:
                 if not self.step():
-                    self.source.wait(self._interval)
+                    self._rest()
         except BaseException as failure:
             self._failure = failure
+            _LOG.error("%s", self._error(), exc_info=failure)
         with self._changed:
+            self._ended = True
+            watchers, self._watchers = self._watchers, []
             self._changed.notify_all()
+        for watcher in watchers:
+            watcher.end(self._error() if self._failure is not None else None)
+
+    def _rest(self) -> None:
+        """Until there may be something to do: within the interval only somebody in a hurry counts."""
+        left = self._last_issue + self._interval - time.monotonic()
+        if left > 0:
+            self._hurry.wait(left)
+        else:
+            self.source.wait(self._interval)
 
     def step(self) -> bool:
-        """Take in what is there and carry the epoch on; False if there is nothing to do now."""
-        busy = self._take_in()
+        """Take in what is there and carry the epoch on; False if there is nothing to do now.
+
+        Changes are taken in right before an epoch is issued, so that it holds all that has come until then:
+        a source has one batch of a region under way at a time, and what comes behind it waits for the next.
+        """
+        due = self.record.committed and self._due()
+        if due:
+            self._events.extend(self._intake.poll(self.coordination.catalog().tables))
+        busy = bool(self._events)
         self._run_events()
-        self._run(self.member.handle(Tick()))
-        return self._lead() or busy
+        if time.monotonic() - self._last_tick >= self._interval:
+            self._last_tick = time.monotonic()
+            self._run(self.member.handle(Tick()))
+            self._run_events()
+        return self._lead(due) or busy
 
-    def _take_in(self) -> bool:
-        batches = self.source.poll(POLL_LIMIT)
-        for batch in batches:
-            self._delivery += 1
-            self._batches[self._delivery] = batch
-            table = self.coordination.catalog().tables.get(batch.table)
-            if table is None:
-                self._run([Acknowledge(self._delivery)])
-                continue
-            decoder = self._decoders.setdefault((table.name, id(table)), RowDecoder(table))
-            rows, letters = decoder.decode([(e.seq, m) for e in batch.entries for m in e.mutations])
-            self.dead.add(letters, batch.region)
-            self.rows_in += rows.num_rows
-            self._events.append(Delivered(self._delivery, batch.table, batch.region, with_slots(table, rows)))
-        return bool(batches)
+    def _due(self) -> bool:
+        hurry = self._hurry.is_set()
+        self._hurry.clear()
+        return hurry or self._intake.behind or time.monotonic() - self._last_issue >= self._interval
 
-    def _lead(self) -> bool:
-        now = time.monotonic()
-        due = self._hurry.is_set() or now - self._last_issue >= self._interval
-        ring = self.coordination.newest_ring()
-        desired = Desired(ring, self.coordination.catalog().version)
+    def _lead(self, due: bool) -> bool:
+        desired = Desired(self.coordination.newest_ring(), self.coordination.catalog().version)
         members = self.coordination.ring(self.record.ring).members if self.record.ring else ()
         step = self._leader.decide(self.record, members, desired, self._now_ms(), due)
         if step is None:
             return False
         if not step.record.committed:
-            self._last_issue = now
-            self._hurry.clear()
+            self._last_issue = time.monotonic()
             self._create_view_tables(step.record)
-        if self.coordination.compare_and_set(step.expected, step.record):
-            self._record_changed(step.record)
-        else:
-            self._record_changed(self.coordination.record())
+        changed = self.coordination.compare_and_set(step.expected, step.record)
+        self._record_changed(step.record if changed else self.coordination.record())
         return True
 
     def _record_changed(self, record: Record) -> None:
+        if record.generation != self.record.generation and self._log is not None:
+            self._log.create(self.member.id, record.generation)
+            self._checkpoints = Checkpoints(self._log, self.member.id, record.generation, self.warn)
         self.record = record
+        if record.committed:
+            self.rebuilding = None
+            self._publish()
         self._events.append(RecordChanged(record, self._resolve(record)))
         self._run_events()
 
@@ -235,27 +282,26 @@ class Runtime:
             case Send(to, message) if to == self.member.id:
                 return Received(to, message)
             case Acknowledge(delivery):
-                batch = self._batches.pop(delivery)
-                self.source.acknowledge(batch)
-                self._acknowledged[batch.region] = batch.last
+                self._intake.acknowledge(delivery)
                 if self.record.committed:
-                    self._publish_positions()
+                    self._settle()
             case ScanTable():
                 table = self._catalog().tables[effect.table]
-                return scan_table(self.store, table, effect, self._now_ms(), self.dead.add)
+                return scan_table(self.store, table, effect, self._now_ms, self.dead.add)
             case ReadRows():
-                return read_keys(self.store, self._catalog().tables, effect, self.dead.add)
+                return read_keys(self.store, self._catalog().tables, effect, self._now_ms, self.dead.add)
             case ProposeCut(cut):
                 assert self._log is not None
-                return CutStands(*self._log.propose(self.member.id, cut))
+                standing = self._log.propose(self.member.id, cut)
+                if standing is not None:
+                    return CutStands(*standing)
+                self._reload()
             case LogReceived():
                 assert self._log is not None
                 self._log.append_received(self.member.id, effect.generation, effect.epoch, effect.batches)
                 return ReceivedLogged(effect.epoch)
             case WriteRows():
-                plan = self.programs.program(self._catalog()).plan
-                write_views(self.store, self._catalog(), plan, effect, self.member.store.pool)
-                self._pending_views = effect.views
+                self._write(effect)
                 return RowsWritten(effect.epoch)
             case Committed():
                 self._committed(effect.epoch)
@@ -266,69 +312,112 @@ class Runtime:
     def _catalog(self) -> Catalog:
         return self.coordination.catalog(self.record.catalog)
 
+    def _write(self, effect: WriteRows) -> None:
+        """The changed rows to the view tables, and kept for who watches them.
+
+        They are decoded now: with the commit the member may forget the text of rows that are gone.
+        """
+        plan, pool = self.programs.program(self._catalog()).plan, self.member.store.pool
+        write_views(self.store, self._catalog(), plan, effect, pool)
+        with self._changed:
+            watched = {w.view for w in self._watchers} & effect.views.keys()
+            self._written = {v: ViewLayout(plan.outputs[v]).changes(effect.views[v], pool) for v in watched}
+
     def _committed(self, epoch: int) -> None:
         self.epochs += 1
-        for listener in list(self._listeners):
-            listener(epoch, self._pending_views)
+        self._tell_watchers(epoch)
         self._drop_dead_tables()
-        if self._log is not None and self._log.size_bytes(self.member.id, self.record.generation) > CHECKPOINT_BYTES:
-            self._log.save_checkpoint(self.member.id, self.member.checkpoint())
-        self.view_errors, self.memory = self._errors(), self.member.store.memory_bytes()
-        self._publish_positions()
+        if self._checkpoints is not None:
+            self._checkpoints.committed(self.member)
+        self._settle()
 
-    def _publish_positions(self) -> None:
-        """With no epoch under way, all that is acknowledged is in committed cuts."""
+    def _tell_watchers(self, epoch: int) -> None:
+        views = self._catalog().views
         with self._changed:
-            self._settled = True
-            self.positions = dict(self._acknowledged)
+            written, self._written = self._written or {}, None
+            gone = [w for w in self._watchers if w.view not in views or views[w.view].created != w.created]
+            self._watchers = [w for w in self._watchers if w not in gone]
+            watchers = list(self._watchers)
+            self._changed.notify_all()
+        for watcher in watchers:
+            rows = written.get(watcher.view)
+            if rows is not None and rows.num_rows:
+                watcher.changed(epoch, rows)
+        for watcher in gone:
+            watcher.end(None)
+
+    def _publish(self) -> None:
+        """Let readers see the committed epoch; before anybody is told that it covers his writes."""
+        self.memory = self.member.store.memory_bytes()
+        self.readable = Readable(self.record.read, self.epochs, self._errors())
+
+    def _settle(self) -> None:
+        """No epoch is under way: let those go on who wait for the last one."""
+        with self._changed:
+            self._intake.settle()
             self._changed.notify_all()
 
     def covers(self, token: Token) -> bool:
-        """Whether the committed epoch holds everything that the token names.
-
-        A region that has nothing left to acknowledge, and had nothing since this process started, was followed
-        to its end before.
-        """
-        open_ = {region.id for region in self.store.stream_regions()}
-        return all(
-            self.positions.get(region, 0) >= seq
-            or (self._settled and region not in open_ and region not in self._acknowledged)
-            for region, seq in token.positions.items()
-        )
+        """Whether the committed epoch holds everything that the token names."""
+        return self._intake.covers(token, {region.id for region in self.store.stream_regions()})
 
     def _errors(self) -> dict[str, tuple[int, str | None]]:
         """Rows whose expressions fail, by view."""
         found: dict[str, tuple[int, str | None]] = {}
-        for name, view in self._catalog().views.items():
+        failing = {id_: op for id_, op in self.member.store.operations.items() if getattr(op, "error_count", 0)}
+        for name, view in self._catalog().views.items() if failing else ():
             for node in self.programs.plan(self._catalog(), name, view.sql).plan.nodes:
-                operation = self.member.store.operations.get(node.id)
-                count = getattr(operation, "error_count", 0)
-                if count:
-                    found[name] = (found.get(name, (0, None))[0] + count, getattr(operation, "last_error", None))
+                if node.id in failing:
+                    count, text = found.get(name, (0, None))
+                    more, example = (getattr(failing[node.id], a) for a in ("error_count", "last_error"))
+                    found[name] = (count + more, text or example)
         return found
 
     # --- the life of a member --------------------------------------------------------------------------------
 
     def _load(self) -> None:
         """The member as its log tells; with no log, or one that does not reach, the views are rebuilt."""
-        if self.record.epoch == 0:
+        record, id_, log = self.record, self.member.id, self._log
+        if record.committed:
+            self._intake.settle()
+        else:
+            self._intake.unsettle()
+        if log is None:
+            self.member = Member(id_, log=False)
+            if record.epoch:
+                self._rebuild("it was opened without a log")
             return
-        if self._log is None:
-            self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
+        if record.epoch == 0:
+            log.create(id_, record.generation)
             return
-        self.member, effects = recover(self._log, self.member.id, self.record, self._resolve)
-        self._settled = self.record.committed
-        if any(isinstance(e, Superseded) for e in effects):
-            self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
-            return
+        effects: list[Effect] = [Superseded(f"there is no log of member {id_}")]
+        if log.knows(id_):
+            log.remove_unfinished(id_)
+            self.member, effects = recover(log, id_, record, self._resolve, warn=self.warn)
+        for effect in effects:
+            if isinstance(effect, Superseded):
+                self.warn(f"the views are rebuilt from their tables: {effect.reason}")
+                self._rebuild(effect.reason)
+                return
+        self._checkpoints = Checkpoints(log, id_, record.generation, self.warn)
         self._run(effects)
+
+    def _rebuild(self, reason: str) -> None:
+        """Ask for a new generation; until it is committed, reads go on from the old one."""
+        self.rebuilding = reason
+        self.member = Member(self.member.id, log=self._log is not None)
+        self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
 
     def _reload(self) -> None:
         """This copy fell behind: load it again and have the source deliver again what was not acknowledged."""
-        self.source.reset()
-        self._batches.clear()
+        self._intake.reset()
         self._events.clear()
         self._load()
+
+    def warn(self, text: str) -> None:
+        """Tell the operator."""
+        self.warnings.append(text)
+        _LOG.warning("%s", text)
 
     def _create_view_tables(self, record: Record) -> None:
         existing = set(self.store.tables())
@@ -339,10 +428,9 @@ class Runtime:
     def _drop_dead_tables(self) -> None:
         """Tables of dropped views and abandoned generations: nobody reads them after this commit."""
         read = self.record.read
-        live = {v.table(read.generation) for v in self.coordination.catalog(read.catalog).views.values()}
-        declared = set(self.coordination.catalog().tables)
-        for name in self.store.tables():
-            if "." in name and name not in live and name not in declared and name != DeadLetterTable.NAME:
+        if (read.generation, read.catalog) != self._tidied:
+            for name in self.coordination.catalog(read.catalog).outlived(self.store.tables(), read.generation):
                 self.store.drop_table(name)
-        if self._log is not None:
-            self._log.remove_generations_before(read.generation)
+            if self._log is not None:
+                self._log.remove_generations_before(self.member.id, read.generation)
+            self._tidied = read.generation, read.catalog

@@ -8,7 +8,7 @@ hides it, whatever the order in which they arrived; of two puts with one timesta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -140,6 +140,12 @@ class StreamStore(KVStore, Protocol):
 
     def acknowledged(self, region: str) -> int:
         """The last sequence id acknowledged (0: none)."""
+
+    def unacknowledged(self) -> int:
+        """How many entries of all streams are not acknowledged."""
+
+    def subscribe(self, notify: Callable[[], None], /) -> Callable[[], None]:
+        """Call `notify` after each entry that is added; what it returns ends that."""
 
 
 __all__ = [

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from threading import Event, Lock
 
-from vms.store.base import Region
-from vms.store.embedded import EmbeddedStore
+from vms.store.base import Region, StreamStore
 from vms.stream.base import Lag, SourceBatch
 
 
 class EmbeddedSource:
     """`Source` over every stream of one store. One at a time: two would deliver everything twice."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
+    def __init__(self, store: StreamStore) -> None:
         self._store = store
         self._lock = Lock()
         self._outstanding: dict[str, SourceBatch] = {}

@@ -89,9 +89,12 @@ class ScriptedSource:
             return
         mark, *behind = self._behind
         self._behind = []
-        while behind and not isinstance(behind[0], Crash):
-            self._add(behind.pop(0))
-        self._behind = behind
+        for one in behind:
+            if self._behind or isinstance(one, Crash):
+                self._behind.append(one)
+            else:
+                self._add(one)
+        assert isinstance(mark, Crash)
         raise mark
 
     def _has_unfinished_parent(self, region: str) -> bool:

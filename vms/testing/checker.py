@@ -126,20 +126,20 @@ class Checker:
     def _advance(self, at: tuple[str, bytes], arrivals: Sequence[Arrival], slot: int, cut: Taken) -> int:
         """How many of the row's changes are in the cut; never fewer than in the one before."""
         inside = [bool(a.region in cut.watermarks and a.seq <= cut.watermarks[a.region][slot]) for a in arrivals]
-        streamed = sum(inside)
-        if not all(inside[:streamed]):
-            # A scan covers regions as they are then; what stood in the stream of a region that was split
-            # before is behind it, and is told by `scanned`.
-            streamed = inside.index(False)
+        streamed = max((i + 1 for i, found in enumerate(inside) if found), default=0)
         if streamed < self._streamed.get(at, 0):
             raise Violation(f"table {at[0]}, row {at[1]!r}: the watermark of its slot went back")
-        self._streamed[at] = streamed
+        # What was read from the store holds everything up to then, also what the stream brings later.
         reach = max(cut.scanned.get(at[0], 0), cut.read.get(at, 0))
-        count = max(streamed, sum(a.number <= reach for a in arrivals), self._prefix.get(at, 0))
-        if at[0] in cut.scanned and count > sum(a.number <= reach for a in arrivals) and count > streamed:
+        known = sum(a.number <= reach for a in arrivals)
+        before = self._prefix.get(at, 0)
+        if at[0] in cut.scanned and max(known, streamed) < before:
             raise Violation(f"table {at[0]}, row {at[1]!r}: the cut went back behind an earlier one")
-        self._prefix[at] = count
-        return count
+        if not all(inside[max(known, before) : streamed]):
+            raise Violation(f"table {at[0]}, row {at[1]!r}: the cut leaves out a change and holds a later one")
+        self._streamed[at] = streamed
+        self._prefix[at] = max(known, before, streamed)
+        return self._prefix[at]
 
     def _slot(self, name: str, row: bytes) -> int | None:
         """The slot of the row; None where its key cannot be decoded."""

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -139,7 +139,7 @@ class Cluster:
             self.change_catalog(self.catalog.with_table(table))
         self.add_ring(members)
         for host in self.hosts:
-            self.after(self.random.randint(1, TICK), lambda h=host: self._tick(h))
+            self.after(self.random.randint(1, TICK), partial(self._tick, host))
 
     # --- time ------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Cluster:
         if record.committed:
             self._committed(record)
         for host in self.hosts:
-            self._soon(lambda h=host: self._see_record(h))
+            self._soon(partial(self._see_record, host))
 
     def _committed(self, record: Record) -> None:
         self.commits += 1
@@ -319,7 +319,7 @@ class Cluster:
             self._deliveries += 1
             copy.batches[self._deliveries] = batch
             event = Delivered(self._deliveries, batch.table, batch.region, with_slots(TABLES[batch.table], rows))
-            self._soon(lambda c=copy, e=event: self.feed(c, e))
+            self._soon(partial(self.feed, copy, event))
 
     # --- the shell of a member -------------------------------------------------------------------------------
 
@@ -417,7 +417,7 @@ class Cluster:
             if copy is None or self._parted(host, target) or self.random.random() < self._loss:
                 continue
             for _ in range(2 if self.random.random() < self._repeat else 1):
-                self._soon(lambda c=copy: self.feed(c, Received(sender, message)))
+                self._soon(partial(self.feed, copy, Received(sender, message)))
 
     # --- log and store ---------------------------------------------------------------------------------------
 
@@ -477,4 +477,4 @@ class Cluster:
             return None if left else RowsWritten(effect.epoch)
 
         for table, mutation in rows:
-            self._later(copy, lambda t=table, m=mutation: put(t, m))
+            self._later(copy, partial(put, table, mutation))

@@ -229,7 +229,9 @@ class _Run:
             if self._settled():
                 followed = cluster.program(cluster.record.catalog).plan.sources
                 return cluster.checker.converged(followed)
-        state = [(h.name, h.alive, h.session, {m: c.member.phase.value for m, c in h.copies.items()}) for h in cluster.hosts]
+        state = [
+            (h.name, h.alive, h.session, {m: c.member.phase.value for m, c in h.copies.items()}) for h in cluster.hosts
+        ]
         raise Violation(f"not settled after {SETTLE} ms of peace: {cluster.record}, {state}")
 
     def _settled(self) -> bool:

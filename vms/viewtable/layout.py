@@ -2,11 +2,13 @@
 
 Row key: order-preserving encoding of the view's key columns (a grand total has one row, `total`). One cell a
 column, in family `v`, in the encoding of HBase's Bytes class; a NULL has no cell. Every row has the marker
-cell, so that a row of NULLs exists. Cell timestamp = epoch: a read below E + 1 is a read as of epoch E.
+cell, so that a row of NULLs exists. A key that is too long for a row key is cut, told apart by a digest, and
+stands whole in a cell. Cell timestamp = epoch: a read below E + 1 is a read as of epoch E.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import numpy as np
@@ -29,8 +31,17 @@ VERSIONS = 32
 #: How long a deleted row stays readable at older epochs.
 TTL_MS = 24 * 3600 * 1000
 FAMILIES = {FAMILY: Family(versions=VERSIONS, min_versions=VERSIONS, ttl_ms=TTL_MS, keep_deleted=True)}
+#: Last column of the changed rows that a watcher gets.
+CHANGE = "_change"
+#: The longest key that is a row key as it stands. Not higher: with the digest it must stay below HBase's limit
+#: of 32767 bytes. Not lower, because the rows of longer keys are in order only up to here.
+LONGEST_KEY = 32_000
+_WHOLE_KEY = "_key"
+#: No column of a view can have these names.
+RESERVED = (MARKER, _WHOLE_KEY, CHANGE)
 _TOTAL = b"total"
 _MARKER = f"{FAMILY}:{MARKER}".encode()
+_KEY = f"{FAMILY}:{_WHOLE_KEY}".encode()
 
 
 class ViewLayout:
@@ -49,7 +60,8 @@ class ViewLayout:
         shown = self.fields[:-1] if self.bag else self.fields
         return pa.schema([pa.field(f.name, f.type.arrow) for f in shown])
 
-    def row_keys(self, rows: Changes, pool: TextPool) -> list[bytes]:
+    def keys(self, rows: Changes, pool: TextPool) -> list[bytes]:
+        """The whole encoded keys."""
         if not self._key:
             return [_TOTAL] * len(rows)
         types = [self.fields[k].type for k in self._key]
@@ -67,13 +79,24 @@ class ViewLayout:
         marker = Cell(_MARKER, epoch)
         clear = Cell(f"{FAMILY}:".encode(), epoch - 1, DELETE_ROW)
         mutations = []
-        for row, *cells in zip(self.row_keys(puts, pool), *encoded):
+        for key, *cells in zip(self.keys(puts, pool), *encoded):
             present = tuple(c for c in cells if c is not None)
             first = (marker,) if len(present) == len(cells) else (clear, marker)
-            mutations.append(Mutation(row, (*first, *present)))
+            if len(key) > LONGEST_KEY:
+                first = (*first, Cell(_KEY, epoch, value=key))
+            mutations.append(Mutation(_row(key), (*first, *present)))
         gone = (Cell(f"{FAMILY}:".encode(), epoch, DELETE_ROW),)
-        mutations += [Mutation(row, gone) for row in self.row_keys(changed.deletes, pool)]
+        mutations += [Mutation(_row(key), gone) for key in self.keys(changed.deletes, pool)]
         return mutations
+
+    def changes(self, changed: ViewRows, pool: TextPool) -> pa.Table:
+        """The changed rows as Arrow: all fields, and `_change`, 1 for a row's new content, -1 for one that is gone."""
+        tables = []
+        for rows, sign in ((changed.puts, 1), (changed.deletes, -1)):
+            arrays = [from_column(f.type, c, pool) for f, c in zip(self.fields, rows.columns)]
+            table = pa.Table.from_arrays(arrays, names=[f.name for f in self.fields])
+            tables.append(table.append_column(CHANGE, pa.array(np.full(len(rows), sign), pa.int8())))
+        return pa.concat_tables(tables)
 
     def table(self, rows: Iterable[tuple[bytes, Row]]) -> pa.Table:
         """Rows as read from the store, as Arrow; a bag's rows as often as they occur."""
@@ -81,7 +104,8 @@ class ViewLayout:
         arrays: dict[int, pa.Array] = {}
         if self._key:
             types = [self.fields[k].type for k in self._key]
-            keys = decode_keys(types, [row for row, _ in read], nullable=[True] * len(types))
+            whole_keys = [cells[_KEY].value if _KEY in cells else row for row, cells in read]
+            keys = decode_keys(types, whole_keys, nullable=[True] * len(types))
             arrays.update(zip(self._key, keys))
         for i, column in self._columns.items():
             cells = [cells.get(column) for _, cells in read]
@@ -93,3 +117,8 @@ class ViewLayout:
             return whole
         counts = whole.column(len(names) - 1).to_numpy()
         return whole.select(range(len(names) - 1)).take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+
+def _row(key: bytes) -> bytes:
+    """The row key of a key: a cut one is longer than any that is not."""
+    return key if len(key) <= LONGEST_KEY else key[:LONGEST_KEY] + hashlib.sha256(key).digest()

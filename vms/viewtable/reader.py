@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pyarrow as pa
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from vms.errors import TableMissing, ViewTooOld
 from vms.maintenance.record import ReadPoint
-from vms.store.base import KVStore
-from vms.viewtable.layout import VERSIONS, ViewLayout
+from vms.store.base import KVStore, Row
+from vms.viewtable.layout import VERSIONS
+
+Result = TypeVar("Result")
 
 #: A read that was overtaken is repeated at a newer epoch so often. Not higher: a reader that is overtaken
 #: this often needs a pinned epoch, not more luck.
@@ -18,11 +19,11 @@ TRIES = 5
 
 def read_view(
     store: KVStore,
-    layout: ViewLayout,
+    take: Callable[[Iterable[tuple[bytes, Row]]], Result],
     table_at: Callable[[ReadPoint], str],
     point: Callable[[], tuple[ReadPoint, int]],
-) -> tuple[pa.Table, int]:
-    """All rows of the view at the newest committed epoch, and that epoch.
+) -> tuple[Result, int]:
+    """What `take` makes of all rows of the view at the newest committed epoch, and that epoch.
 
     `point` gives the read point and how many epochs were committed so far: a read during which more epochs
     were committed than versions are kept may have missed an overwritten row, and is repeated, never returned.
@@ -30,11 +31,11 @@ def read_view(
     for _ in range(TRIES):
         at, before = point()
         try:
-            rows = layout.table(store.scan(table_at(at), before=at.epoch + 1))
+            taken = take(store.scan(table_at(at), before=at.epoch + 1))
         except TableMissing:
             continue  # the generation was replaced meanwhile
         if point()[1] - before <= VERSIONS - 2:
-            return rows, at.epoch
+            return taken, at.epoch
     raise ViewTooOld(
         f"more than {VERSIONS - 2} epochs were committed during each of {TRIES} reads; "
         "read a smaller range, or raise epoch_interval"

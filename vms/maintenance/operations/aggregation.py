@@ -76,20 +76,21 @@ class AggregationOperation:
         first = self._group_count
         touched = self._groups.add(words, changes.weights, *stack(changes.columns[first : first + self._sums]))
         ids, old = touched.ids, touched.old
-        before = self._results(ids, old)
+        before = self._values_of(ids)
         self._add_values(touched.of_row, changes)
         new = self._groups.sums(ids)
-        after = self._results(ids, new)
+        values = [_joined(b, a) for b, a in zip(before, self._values_of(ids))]
+        results = self._results(np.concatenate([old, new], axis=2), values)
         was, is_ = old[_ROWS, LOW] != 0, new[_ROWS, LOW] != 0
         if self._total:
             was, is_ = np.full(len(ids), shown), np.ones(len(ids), np.bool_)
-        emitted = self._difference(ids, was, before, is_, after)
+        emitted = self._difference(ids, was, is_, results)
         self._remove(ids[~is_])
         return emitted
 
     def contents(self) -> Changes:
         ids = self._groups.index.live_ids()
-        columns = self._keys(ids) + self._results(ids, self._groups.sums(ids))
+        columns = self._keys(ids) + self._results(self._groups.sums(ids), self._values_of(ids))
         return Changes(columns, np.ones(len(ids), np.int64))
 
     def export(self, slots: Bool) -> list[pa.RecordBatch]:
@@ -158,24 +159,35 @@ class AggregationOperation:
         for p, order in self._orders.items():
             order.add(of_row, changes.columns[self._group_count + p], occurrences)
 
-    def _results(self, ids: Int64, sums: Int64) -> tuple[Column, ...]:
-        """One column for each call. The values of the groups are as they are now, the sums are given."""
-        return tuple(self._result(c, n, ids, sums) for c, n in zip(self._calls, self._inputs))
+    def _values_of(self, ids: Int64) -> list[Column | None]:
+        """For each call what it needs of the groups' values as they are now; None where sums are all."""
+        return [self._value_of(c, n, ids) for c, n in zip(self._calls, self._inputs)]
 
-    def _result(self, call: Aggregate, needs: CallInputs, ids: Int64, sums: Int64) -> Column:
-        if call.function in ("min", "max"):
-            assert needs.value is not None
+    def _value_of(self, call: Aggregate, needs: CallInputs, ids: Int64) -> Column | None:
+        if needs.value is None:
+            return None
+        if needs.value in self._orders:
             return self._orders[needs.value].extremes(ids, largest=call.function == "max")
+        exact = self._floats[needs.value]
+        self._fit(exact)
+        return Column(exact.rounded(ids))
+
+    def _results(self, sums: Int64, values: Sequence[Column | None]) -> tuple[Column, ...]:
+        """One column for each call, from the groups' sums and from what `_values_of` gave for the same groups."""
+        return tuple(self._result(c, n, sums, v) for c, n, v in zip(self._calls, self._inputs, values))
+
+    def _result(self, call: Aggregate, needs: CallInputs, sums: Int64, value: Column | None) -> Column:
+        if call.function in ("min", "max"):
+            assert value is not None
+            return value
         assert needs.count is not None
         counts = sums[needs.count, LOW]
         if call.function == "count":
             return Column(counts)
         present = counts != 0
         valid = None if present.all() else present
-        if needs.value is not None:
-            exact = self._floats[needs.value]
-            self._fit(exact)
-            bits = exact.rounded(ids)
+        if value is not None:
+            bits = value.codes
             if call.function == "avg":
                 bits = (bits.view(np.float64) / np.where(present, counts, 1)).view(np.int64)
             return Column(bits, valid)
@@ -188,17 +200,19 @@ class AggregationOperation:
             low, high = average(low, high, counts, 10**digits)
         return wide_column(low, high, valid) if call.type.wide else Column(low, valid)
 
-    def _difference(
-        self, ids: Int64, was: Bool, before: Sequence[Column], is_: Bool, after: Sequence[Column]
-    ) -> Changes:
-        """-before of the groups that were there, +after of those that are, where the two differ."""
+    def _difference(self, ids: Int64, was: Bool, is_: Bool, results: Sequence[Column]) -> Changes:
+        """-old of the groups that were there, +new of those that are, where the two differ.
+
+        `results` hold the old rows of all groups, then the new ones.
+        """
         changed = was != is_
-        for old, new in zip(before, after):
-            changed |= _differ(old, new)
+        for column in results:
+            changed |= _halves_differ(column)
         minus, plus = np.flatnonzero(changed & was), np.flatnonzero(changed & is_)
         keys = self._keys(ids[np.concatenate([minus, plus])])
-        results = tuple(Column.concat([old.take(minus), new.take(plus)]) for old, new in zip(before, after))
-        return Changes(keys + results, np.repeat(np.array([-1, 1], np.int64), [len(minus), len(plus)]))
+        rows = np.concatenate([minus, plus + len(ids)])
+        weights = np.repeat(np.array([-1, 1], np.int64), [len(minus), len(plus)])
+        return Changes(keys + tuple(column.take(rows) for column in results), weights)
 
     def _keys(self, ids: Int64) -> tuple[Column, ...]:
         return words_to_columns(self._groups.index.keys[ids], self._key_types, nullable=self._nullable)
@@ -256,11 +270,16 @@ class AggregationOperation:
             order.add(groups, column, counts.flatten().to_numpy())
 
 
-def _differ(a: Column, b: Column) -> Bool:
-    """Where two columns of equal length hold different values."""
-    differ = a.codes != b.codes
-    if a.valid is not None or b.valid is not None:
-        differ |= a.valid_mask() != b.valid_mask()
-    if a.high is not None or b.high is not None:
-        differ |= a.high_words() != b.high_words()
+def _joined(a: Column | None, b: Column | None) -> Column | None:
+    return None if a is None or b is None else Column.concat([a, b])
+
+
+def _halves_differ(column: Column) -> Bool:
+    """Where the second half of a column holds another value than the first."""
+    n = len(column) // 2
+    differ = column.codes[:n] != column.codes[n:]
+    if column.valid is not None:
+        differ |= column.valid[:n] != column.valid[n:]
+    if column.high is not None:
+        differ |= column.high[:n] != column.high[n:]
     return differ

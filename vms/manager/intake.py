@@ -1,0 +1,92 @@
+"""Where the change stream enters the manager, and how far into it the committed epoch reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from vms.maintenance.messages import Delivered
+from vms.maintenance.source_rows import with_slots
+from vms.manager.deadletters import DeadLetterTable
+from vms.model.table import BaseTable
+from vms.model.token import Token
+from vms.stream.base import Source, SourceBatch
+from vms.stream.decode import RowDecoder
+
+#: Source changes taken in at once. Not higher, or an epoch could not be closed meanwhile; not lower, or the
+#: fixed cost of a batch would show.
+POLL_LIMIT = 20_000
+
+
+class Intake:
+    """Batches of the source from their delivery to their acknowledgement. `covers` may be asked by any thread."""
+
+    def __init__(self, source: Source, dead: DeadLetterTable) -> None:
+        self._source, self._dead = source, dead
+        self._batches: dict[int, SourceBatch] = {}
+        self._delivery = time.time_ns()
+        self._decoders: dict[str, tuple[BaseTable, RowDecoder]] = {}
+        #: The last sequence id of each region that was acknowledged, and that was so at the last commit.
+        self._acknowledged: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        self._settled = False
+        #: Whether the last poll left something behind.
+        self.behind = False
+        self.rows = 0
+
+    def poll(self, tables: Mapping[str, BaseTable]) -> list[Delivered]:
+        """What has come, decoded. Changes of tables that are not declared any more are acknowledged unseen."""
+        batches = self._source.poll(POLL_LIMIT)
+        self.behind = sum(b.mutations for b in batches) >= POLL_LIMIT
+        found = []
+        for batch in batches:
+            self._delivery += 1
+            self._batches[self._delivery] = batch
+            table = tables.get(batch.table)
+            if table is None:
+                self.acknowledge(self._delivery)
+                continue
+            rows, letters = self._decoder(table).decode([(e.seq, m) for e in batch.entries for m in e.mutations])
+            self._dead.add(letters, batch.region)
+            self.rows += rows.num_rows
+            found.append(Delivered(self._delivery, batch.table, batch.region, with_slots(table, rows)))
+        return found
+
+    def _decoder(self, table: BaseTable) -> RowDecoder:
+        known = self._decoders.get(table.name)
+        if known is None or known[0] is not table:
+            known = self._decoders[table.name] = table, RowDecoder(table)
+        return known[1]
+
+    def acknowledge(self, delivery: int) -> None:
+        """The batch is durable with the owners of its rows."""
+        batch = self._batches.pop(delivery)
+        self._acknowledged[batch.region] = batch.last  # before the source forgets it: see `covers`
+        self._source.acknowledge(batch)
+
+    def reset(self) -> None:
+        """Everything that is not acknowledged shall come again."""
+        self._batches.clear()
+        self._source.reset()
+
+    def settle(self) -> None:
+        """No epoch is under way: all that is acknowledged is in committed cuts."""
+        self._committed = dict(self._acknowledged)
+        self._settled = True
+
+    def unsettle(self) -> None:
+        """An epoch that another process left is under way: what that acknowledged may not be committed yet."""
+        self._settled = False
+
+    def covers(self, token: Token, unread: set[str]) -> bool:
+        """Whether the committed epoch holds everything that the token names.
+
+        `unread`: regions whose stream held something at some moment after the token was made. A region that is
+        not among them was acknowledged to its end (or dropped with its table), so it is covered as soon as all
+        that was acknowledged is committed.
+        """
+        return all(self._reached(region, seq, region in unread) for region, seq in token.positions.items())
+
+    def _reached(self, region: str, seq: int, unread: bool) -> bool:
+        committed = self._committed.get(region, 0)
+        return committed >= seq or (self._settled and not unread and committed == self._acknowledged.get(region, 0))
