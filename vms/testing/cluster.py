@@ -435,11 +435,13 @@ class Cluster:
         self.checker.took(record.generation, member, record.epoch, taken)
 
     def _scan(self, copy: Copy, effect: ScanTable) -> Scanned:
-        copy.scanned[effect.table] = self.store.arrivals
+        if effect.epoch == copy.record.epoch:  # a late one of an epoch that was given up is not taken in
+            copy.scanned[effect.table] = self.store.arrivals
         return scan_table(self.store, TABLES[effect.table], effect, lambda: self.store.highest_ts, lambda _: None)
 
     def _read(self, copy: Copy, effect: ReadRows) -> RowsRead:
-        copy.read_at = self.store.arrivals
+        if effect.epoch == copy.record.epoch:
+            copy.read_at = self.store.arrivals
         return read_keys(self.store, TABLES, effect, lambda: self.store.highest_ts, lambda _: None)
 
     def _propose(self, copy: Copy, effect: ProposeCut, taken: Taken) -> Event | None:
