@@ -40,18 +40,13 @@ class Delivery:
         self._ring, self._generation = ring, generation
         for pending in self._pending.values():
             pending.waiting = self._split(pending.event)
-        return self.resend()
+        return [*self._settled(), *self.resend()]
 
     def deliver(self, event: Delivered) -> list[Effect]:
         """A batch came from the source. A repeat of a pending one starts it again."""
         pending = _Pending(event, {} if self._ring is None else self._split(event))
         self._pending[event.delivery] = pending
-        if self._ring is None:
-            return []
-        if not pending.waiting:
-            del self._pending[event.delivery]
-            return [Acknowledge(event.delivery)]
-        return self._send(event.delivery, pending)
+        return [] if self._ring is None else [*self._settled(), *self._send(event.delivery, pending)]
 
     def durable(self, owner: str, message: Durable) -> list[Effect]:
         """An owner answered. Answers under another ring or generation say nothing about today's owners."""
@@ -61,10 +56,14 @@ class Delivery:
         if (message.generation, message.ring) != (self._generation, self._ring.version):
             return []
         pending.waiting.pop(owner, None)
-        if pending.waiting:
-            return []
-        del self._pending[message.delivery]
-        return [Acknowledge(message.delivery)]
+        return self._settled()
+
+    def _settled(self) -> list[Effect]:
+        """Batches that no owner has to answer any more; one without a row that concerns us never had one."""
+        settled = [d for d, p in self._pending.items() if not p.waiting]
+        for delivery in settled:
+            del self._pending[delivery]
+        return [Acknowledge(delivery) for delivery in settled]
 
     def resend(self) -> list[Effect]:
         """Send what has not been answered again."""

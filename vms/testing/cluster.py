@@ -302,6 +302,11 @@ class Cluster:
         host.alive, host.session, host.hangs_until = True, True, 0
         host.leader, host.copies, host.record = Leader(), {}, self.record
 
+    def calm(self) -> None:
+        """From now on messages come through, once and in time."""
+        self.cut_off.clear()
+        self._loss = self._repeat = self._slow = 0.0
+
     def elect(self, host: Host) -> None:
         """The old leader may go on for a while: it does not know."""
         self.leader_host = host

@@ -224,8 +224,8 @@ class _Run:
         self.busy = False
         deadline = cluster.now + SETTLE
         while cluster.now < deadline:
-            cluster.cut_off.clear()
-            cluster.run_until(cluster.now + 200)
+            cluster.calm()
+            cluster.run_until(cluster.now + 10)  # shorter than the leader leaves an epoch committed
             if self._settled():
                 followed = cluster.program(cluster.record.catalog).plan.sources
                 return cluster.checker.converged(followed)
