@@ -4,13 +4,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench simulate clean
+.PHONY: help install demo test lint bench simulate fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 2000
 START ?= 0
+N ?= 10000
 
 help: ## this list
 	@echo "VMS: always-fresh SQL views inside HBase"
@@ -42,6 +43,9 @@ bench: $(READY) ## the engine's speed beside hand-written programs; JSON lines
 
 simulate: $(READY) ## the epoch protocol under faults, from seeds; SEEDS=2000 START=0 says which
 	$(BIN)/python -m vms.testing.simulate --seeds $(SEEDS) --start $(START) --jobs 2
+
+fuzz: $(READY) ## random views over random histories, against two oracles; N=10000 START=0 says which
+	$(BIN)/python -m vms.testing.fuzz --views $(N) --start $(START) --jobs 2
 
 clean: ## remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

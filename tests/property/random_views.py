@@ -6,21 +6,17 @@ range, doubles that are sums of few powers of two (every order of adding them gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import strategies as st
 
-from vms.kernels.hashing import slot_of
-from vms.model.arrow import to_column
-from vms.model.changes import DELETE_ROW, PUT, Bool, RowChanges
 from vms.model.ring import SLOTS
 from vms.model.table import HIDDEN_KEY, BaseTable, TableColumn
-from vms.model.text import TextPool
 from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, VARCHAR, Kind, SqlType, decimal
+from vms.testing.plan_run import Event
 
 WIDE = decimal(30, 4)
 
@@ -57,69 +53,6 @@ KEYS = {
     "u": [(p, q) for p in ("", "a", "é") for q in (0, 1)],
     "events": [(f"r{i}",) for i in range(6)],
 }
-
-Key = tuple
-Row = dict
-
-
-@dataclass
-class Event:
-    """A put of some or all value columns of a row, or (no `cells`) a delete of the row."""
-
-    key: Key
-    cells: Row | None
-
-
-@dataclass
-class Rows:
-    """What a table holds, and the changes that brought it there, with rising timestamps."""
-
-    table: BaseTable
-    rows: dict[Key, Row] = field(default_factory=dict)
-    clock: int = 0
-
-    def apply(self, events: list[Event]) -> list[tuple[Event, int]]:
-        """Make the changes; returns each with its timestamp."""
-        stamped = []
-        for event in events:
-            self.clock += 1
-            stamped.append((event, self.clock))
-            if event.cells is None:
-                self.rows.pop(event.key, None)
-            else:
-                empty = {c.name: None for c in self.table.value_columns}
-                self.rows[event.key] = {**self.rows.get(event.key, empty), **event.cells}
-        return stamped
-
-    def arrow(self) -> pa.Table:
-        """The visible columns, as the oracles take them."""
-        rows = [{**dict(zip(self.table.key, key)), **row} for key, row in self.rows.items()]
-        shown = self.table.visible_columns
-        arrays = [pa.array([r[c.name] for r in rows], c.type.arrow) for c in shown]
-        return pa.Table.from_arrays(arrays, names=[c.name for c in shown])
-
-
-def row_changes(
-    table: BaseTable, columns: tuple[str, ...], stamped: list[tuple[Event, int]], pool: TextPool, owned: Bool
-) -> RowChanges:
-    """The changes of rows in these slots, as a DeltaView that reads `columns` takes them."""
-    types = [c.type for c in table.key_columns]
-    arrays = [pa.array([e.key[i] for e, _ in stamped], t.arrow) for i, t in enumerate(types)]
-    keys = [to_column(t, a, pool) for t, a in zip(types, arrays)]
-    mine = np.flatnonzero(owned[slot_of(keys, types, pool, len(stamped))])
-    stamped = [stamped[i] for i in mine]
-    bits = {c.name: 1 << i for i, c in enumerate(table.value_columns)}
-
-    def values(name: str) -> pa.Array:
-        return pa.array([(e.cells or {}).get(name) for e, _ in stamped], table.by_name[name].type.arrow)
-
-    return RowChanges(
-        tuple(k.take(mine) for k in keys),
-        np.array([DELETE_ROW if e.cells is None else PUT for e, _ in stamped], np.int8),
-        np.array([ts for _, ts in stamped], np.int64),
-        np.array([0 if e.cells is None else (1 << 63) + sum(bits[c] for c in e.cells) for e, _ in stamped], np.uint64),
-        tuple(to_column(table.by_name[n].type, values(n), pool) for n in columns),
-    )
 
 
 @st.composite

@@ -1,0 +1,320 @@
+"""Random views in SQL over three small tables, from a seed: joins of every kind, nesting, groups, set operations.
+
+The SQL means the same to DataFusion and to DuckDB: every ORDER BY that decides something names all columns and
+where NULLs go, numbers stay far from any limit, doubles are sums of few powers of two (every order of adding them
+gives the same sum), and averages are of doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from random import Random
+from typing import Any, Literal
+
+from vms.model.table import HIDDEN_KEY, BaseTable, TableColumn
+from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, VARCHAR, SqlType, decimal
+
+#: What an expression gives: a whole number, a decimal, a double, text, a date, or a truth value.
+Kind = Literal["whole", "exact", "double", "text", "date", "truth"]
+
+
+def _table(name: str, key: tuple[str, ...], **columns: SqlType) -> BaseTable:
+    declared = tuple(TableColumn(n, t, n not in key) for n, t in columns.items())
+    return BaseTable(name, declared, key, hidden_key=key == (HIDDEN_KEY,))
+
+
+TABLES = {
+    t.name: t
+    for t in (
+        _table("t", ("k",), k=BIGINT, a=INTEGER, b=BIGINT, d=decimal(10, 2), s=VARCHAR, dt=DATE, o=BOOLEAN),
+        _table("u", ("p", "n"), p=VARCHAR, n=INTEGER, a=INTEGER, b=BIGINT, d=decimal(12, 3), s=VARCHAR),
+        _table("e", (HIDDEN_KEY,), **{HIDDEN_KEY: VARCHAR}, b=BIGINT, s=VARCHAR, d=decimal(10, 2), x=DOUBLE),
+    )
+}
+VALUES: dict[SqlType, list[Any]] = {
+    BIGINT: [None, 0, 1, 2, 3, -7],
+    INTEGER: [None, 0, 1, 2, 3, -7],
+    decimal(10, 2): [None, *map(Decimal, ("0.00", "1.00", "-2.50", "12345.67"))],
+    decimal(12, 3): [None, *map(Decimal, ("0.000", "1.000", "-2.500", "0.125"))],
+    DOUBLE: [None, 0.0, 0.5, -1.25, 1024.0],
+    VARCHAR: [None, "", "a", "b", "ab", "A", "é", "日本", "longer text"],
+    DATE: [None, date(1969, 12, 31), date(1995, 3, 15), date(2000, 2, 29)],
+    BOOLEAN: [None, True, False],
+}
+KEYS: dict[str, list[tuple[Any, ...]]] = {
+    "t": [(k,) for k in range(-2, 6)],
+    "u": [(p, n) for p in ("", "a", "é", "ab") for n in (0, 1, -7)],
+    "e": [(f"r{i}",) for i in range(10)],
+}
+_KINDS: dict[str, Kind] = {
+    "BIGINT": "whole", "INTEGER": "whole", "DECIMAL": "exact", "DOUBLE": "double", "VARCHAR": "text", "DATE": "date",
+    "BOOLEAN": "truth",
+}  # fmt: skip
+_TYPES: dict[Kind, str] = {
+    "whole": "BIGINT", "exact": "DECIMAL(20, 3)", "double": "DOUBLE", "text": "VARCHAR", "date": "DATE",
+    "truth": "BOOLEAN",
+}  # fmt: skip
+_LITERALS: dict[Kind, list[str]] = {
+    "whole": ["0", "1", "2", "-7"],
+    "exact": ["0.5", "-2.50", "1.000"],
+    "double": ["CAST(0.5 AS DOUBLE)", "CAST(1024 AS DOUBLE)"],
+    "text": ["'a'", "'ab'", "''", "'é'"],
+    "date": ["DATE '1995-03-15'", "DATE '1970-01-01'"],
+    "truth": ["TRUE", "FALSE"],
+}
+
+
+@dataclass(frozen=True)
+class Expr:
+    sql: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Query:
+    """A SELECT statement whose columns are called c0, c1, ..."""
+
+    sql: str
+    kinds: tuple[Kind, ...]
+
+
+class Generator:
+    """`view()` gives one random SELECT after the other."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._aliases = 0
+
+    def view(self) -> str:
+        return self._query(self._random.choice((1, 1, 2, 2, 3))).sql
+
+    # --- choices ---------------------------------------------------------------------------------------------
+
+    def _one_in(self, n: int) -> bool:
+        return self._random.randrange(n) == 0
+
+    def _some(self, columns: Sequence[Expr], least: int, most: int) -> list[Expr]:
+        return self._random.sample(list(columns), k=min(len(columns), self._random.randint(least, most)))
+
+    def _of(self, columns: Sequence[Expr], *kinds: Kind) -> list[Expr]:
+        return [c for c in columns if c.kind in kinds]
+
+    def _alias(self) -> str:
+        self._aliases += 1
+        return f"r{self._aliases}"
+
+    # --- queries ---------------------------------------------------------------------------------------------
+
+    def _query(self, depth: int) -> Query:
+        forms = [self._plain, self._plain, self._grouped, self._grouped, self._grouped, self._distinct]
+        if depth > 1:
+            forms += [self._set, self._set, self._first, self._windows]
+        return self._random.choice(forms)(depth)
+
+    def _select(self, shown: Sequence[Expr], rest: str, distinct: str = "") -> Query:
+        listed = ", ".join(f"{e.sql} AS c{i}" for i, e in enumerate(shown))
+        return Query(f"SELECT {distinct}{listed} FROM {rest}", tuple(e.kind for e in shown))
+
+    def _plain(self, depth: int) -> Query:
+        source, columns = self._from(depth)
+        shown = [self._expr(columns) for _ in range(self._random.randint(1, 4))]
+        return self._select(shown, source + self._where(columns, depth))
+
+    def _distinct(self, depth: int) -> Query:
+        source, columns = self._from(depth)
+        return self._select(self._some(columns, 1, 3), source + self._where(columns, depth), "DISTINCT ")
+
+    def _grouped(self, depth: int) -> Query:
+        source, columns = self._from(depth)
+        groups = self._some(columns, 0, 2)
+        calls = [self._aggregate(columns) for _ in range(self._random.randint(1, 3))]
+        shown = [*groups, *calls]
+        by, having = "", ""
+        if groups:
+            listed = ", ".join(g.sql for g in groups)
+            by = f" GROUP BY ROLLUP ({listed})" if self._one_in(8) else f" GROUP BY {listed}"
+        if self._one_in(4):
+            having = " HAVING " + self._random.choice(["count(*) > 1", "count(*) = 1", f"{calls[0].sql} IS NOT NULL"])
+        return self._select(shown, source + self._where(columns, depth) + by + having)
+
+    def _set(self, depth: int) -> Query:
+        choice: tuple[Kind, ...] = ("whole", "exact", "text", "date")
+        kinds = tuple(self._random.choices(choice, k=self._random.randint(1, 3)))
+        operation = self._random.choice(["UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"])
+        arms = [self._arm(kinds, depth - 1) for _ in range(2)]
+        return Query(f"{arms[0]} {operation} {arms[1]}", kinds)
+
+    def _arm(self, kinds: tuple[Kind, ...], depth: int) -> str:
+        """A SELECT of exactly these kinds, cast to one type each."""
+        source, columns = self._from(depth)
+        shown = []
+        for kind in kinds:
+            fitting = self._of(columns, kind) or [Expr(self._random.choice(_LITERALS[kind]), kind)]
+            shown.append(Expr(f"CAST({self._random.choice(fitting).sql} AS {_TYPES[kind]})", kind))
+        return self._select(shown, source + self._where(columns, depth)).sql
+
+    def _first(self, depth: int) -> Query:
+        inner, alias = self._query(depth - 1), self._alias()
+        columns = self._columns_of(inner, alias)
+        ordered = ", ".join(self._order(c) for c in self._random.sample(columns, k=len(columns)))
+        offset = f" OFFSET {self._random.randint(1, 3)}" if self._one_in(3) else ""
+        limit = f" ORDER BY {ordered} LIMIT {self._random.randint(1, 5)}{offset}"
+        return self._select(columns, f"({inner.sql}) AS {alias}{limit}")
+
+    def _windows(self, depth: int) -> Query:
+        inner, alias = self._query(depth - 1), self._alias()
+        columns = self._columns_of(inner, alias)
+        within = self._some(columns, 0, 1)
+        partition = f"PARTITION BY {within[0].sql} " if within else ""
+        order = "ORDER BY " + ", ".join(self._order(c) for c in self._random.sample(columns, k=len(columns)))
+        whole = self._of(columns, "whole") or [Expr("1", "whole")]
+        value = self._random.choice(whole).sql
+        call = self._random.choice(
+            [
+                f"row_number() OVER ({partition}{order})",
+                f"rank() OVER ({partition}ORDER BY {self._order(columns[0])})",
+                f"dense_rank() OVER ({partition}ORDER BY {self._order(columns[0])})",
+                f"lag({value}) OVER ({partition}{order})",
+                f"lead({value}, 2) OVER ({partition}{order})",
+                f"sum({value}) OVER ({partition})",
+                f"count(*) OVER ({partition}ORDER BY {self._order(columns[0])})",
+                f"max({value}) OVER ({partition}{order} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+            ]
+        )
+        return self._select([*columns, Expr(call, "whole")], f"({inner.sql}) AS {alias}")
+
+    def _order(self, column: Expr) -> str:
+        return f"{column.sql} {self._random.choice(('ASC', 'DESC'))} NULLS {self._random.choice(('FIRST', 'LAST'))}"
+
+    # --- FROM ------------------------------------------------------------------------------------------------
+
+    def _columns_of(self, query: Query, alias: str) -> list[Expr]:
+        return [Expr(f"{alias}.c{i}", kind) for i, kind in enumerate(query.kinds)]
+
+    def _relation(self, depth: int) -> tuple[str, list[Expr]]:
+        alias = self._alias()
+        if depth > 1 and self._one_in(3):
+            inner = self._query(depth - 1)
+            return f"({inner.sql}) AS {alias}", self._columns_of(inner, alias)
+        return self._base(alias)
+
+    def _base(self, alias: str) -> tuple[str, list[Expr]]:
+        table = self._random.choice(list(TABLES.values()))
+        columns = [Expr(f"{alias}.{c.name}", _KINDS[c.type.kind.value]) for c in table.visible_columns]
+        return f"{table.name} AS {alias}", columns
+
+    def _from(self, depth: int) -> tuple[str, list[Expr]]:
+        source, columns = self._relation(depth)
+        for _ in range(self._random.choice((0, 0, 1, 1, 2))):
+            other, more = self._relation(depth - 1)
+            if self._one_in(12):
+                total, alias = self._aggregate(more), self._alias()
+                source += f" CROSS JOIN (SELECT {total.sql} AS c0 FROM {other}) AS {alias}"
+                columns = [*columns, Expr(f"{alias}.c0", total.kind)]
+                continue
+            pairs = self._pairs(columns, more)
+            if not pairs:
+                continue
+            join = self._random.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+            on = [f"{a.sql} = {b.sql}" for a, b in self._random.sample(pairs, k=min(len(pairs), 1 + self._one_in(3)))]
+            columns = [*columns, *more]
+            if join != "FULL JOIN" and self._one_in(3):
+                on.append(self._test(columns))
+            source += f" {join} {other} ON {' AND '.join(on)}"
+        return source, columns
+
+    def _pairs(self, columns: Sequence[Expr], more: Sequence[Expr]) -> list[tuple[Expr, Expr]]:
+        joined: tuple[Kind, ...] = ("whole", "text", "exact", "date")
+        return [(a, b) for a in columns for b in more if a.kind == b.kind and a.kind in joined]
+
+    # --- conditions ------------------------------------------------------------------------------------------
+
+    def _where(self, columns: Sequence[Expr], depth: int) -> str:
+        if self._one_in(2):
+            return ""
+        if self._one_in(3):
+            nested = self._subquery_test(columns, depth)
+            return f" WHERE {nested}" + (f" AND {self._test(columns)}" if self._one_in(3) else "")
+        form = self._random.choice(["{a}", "{a}", "{a} AND {b}", "({a} OR {b})", "NOT {a}"])
+        return " WHERE " + form.format(a=self._test(columns), b=self._test(columns))
+
+    def _test(self, columns: Sequence[Expr]) -> str:
+        """A condition on one row."""
+        c = self._random.choice(columns)
+        operator = self._random.choice(["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"])
+        other = self._random.choice([*(e.sql for e in self._of(columns, c.kind)), *_LITERALS[c.kind]])
+        forms = [f"{c.sql} IS NULL", f"{c.sql} IS NOT NULL", f"{c.sql} {operator} {other}"]
+        if c.kind in ("whole", "text"):
+            listed = ", ".join(self._random.sample(_LITERALS[c.kind], k=2))
+            forms += [f"{c.sql} IN ({listed})", f"{c.sql} NOT IN ({listed})"]
+        if c.kind == "text":
+            forms += [f"{c.sql} LIKE '{self._random.choice(['a%', '%b', '_', '%', '%é%'])}'"]
+        return f"({self._random.choice(forms)})"
+
+    def _subquery_test(self, columns: Sequence[Expr], depth: int) -> str:
+        alias = self._alias()
+        source, inner = self._base(alias)
+        pairs = self._pairs(columns, inner)
+        extra = f" AND {self._test(inner)}" if self._one_in(2) else ""
+        if not pairs:
+            return self._test(columns)
+        a, b = self._random.choice(pairs)
+        within = f" WHERE {self._test(inner)}" if extra else ""
+        numbers = self._of(inner, "whole") or [b]
+        value = self._random.choice(numbers)
+        forms = [
+            f"EXISTS (SELECT 1 FROM {source} WHERE {a.sql} = {b.sql}{extra})",
+            f"NOT EXISTS (SELECT 1 FROM {source} WHERE {a.sql} = {b.sql}{extra})",
+            f"{a.sql} IN (SELECT {b.sql} FROM {source}{within})",
+            f"{a.sql} NOT IN (SELECT {b.sql} FROM {source}{within})",
+        ]
+        mine = self._of(columns, value.kind)
+        if mine and value.kind == "whole":
+            operator = self._random.choice(["<", "<=", ">", ">=", "="])
+            call = self._random.choice(["min", "max", "sum", "count"])
+            compared = f"{self._random.choice(mine).sql} {operator}"
+            forms.append(f"{compared} (SELECT {call}({value.sql}) FROM {source}{within})")
+            if call != "count":
+                forms.append(f"{compared} (SELECT {call}({value.sql}) FROM {source} WHERE {a.sql} = {b.sql}{extra})")
+        return self._random.choice(forms)
+
+    # --- expressions -----------------------------------------------------------------------------------------
+
+    def _expr(self, columns: Sequence[Expr]) -> Expr:
+        c = self._random.choice(columns)
+        if self._one_in(2):
+            return c
+        same = self._random.choice(self._of(columns, c.kind))
+        forms = [f"coalesce({c.sql}, {self._random.choice(_LITERALS[c.kind])})", f"nullif({c.sql}, {same.sql})"]
+        forms.append(f"CASE WHEN {self._test(columns)} THEN {c.sql} ELSE {same.sql} END")
+        if c.kind in ("whole", "exact"):
+            forms += [f"({c.sql} + {same.sql})", f"({c.sql} - {same.sql})", f"({c.sql} * 2)", f"-{c.sql}"]
+        if c.kind == "text":
+            forms += [f"upper({c.sql})", f"({c.sql} || {same.sql})", f"substring({c.sql}, 1, 2)"]
+        return Expr(self._random.choice(forms), c.kind)
+
+    def _aggregate(self, columns: Sequence[Expr]) -> Expr:
+        function = self._random.choice(["count(*)", "count", "distinct", "sum", "sum", "avg", "min", "max", "every"])
+        condition = f" FILTER (WHERE {self._test(columns)})" if self._one_in(6) else ""
+        any_ = self._random.choice(columns)
+        match function:
+            case "sum":
+                arg = self._random.choice(self._of(columns, "whole", "exact", "double") or [Expr("1", "whole")])
+                return Expr(f"sum({arg.sql}){condition}", arg.kind)
+            case "avg":
+                arg = self._random.choice(self._of(columns, "double", "whole") or [Expr("1", "whole")])
+                return Expr(f"avg(CAST({arg.sql} AS DOUBLE)){condition}", "double")
+            case "min" | "max":
+                arg = self._random.choice(self._of(columns, "whole", "exact", "text", "date") or [Expr("1", "whole")])
+                return Expr(f"{function}({arg.sql}){condition}", arg.kind)
+            case "every":
+                arg = self._random.choice(self._of(columns, "truth") or [Expr(f"({any_.sql} IS NULL)", "truth")])
+                return Expr(f"{self._random.choice(('bool_and', 'bool_or'))}({arg.sql}){condition}", "truth")
+            case "distinct":
+                return Expr(f"count(DISTINCT {any_.sql}){condition}", "whole")
+            case "count":
+                return Expr(f"count({any_.sql}){condition}", "whole")
+        return Expr(f"count(*){condition}", "whole")
