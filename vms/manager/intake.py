@@ -10,7 +10,7 @@ from vms.maintenance.source_rows import with_slots
 from vms.manager.deadletters import DeadLetterTable
 from vms.model.table import BaseTable
 from vms.model.token import Token
-from vms.stream.base import Source, SourceBatch
+from vms.stream.base import Source, StreamBatch
 from vms.stream.decode import RowDecoder
 
 #: Source changes taken in at once. Not higher, or an epoch could not be closed meanwhile; not lower, or the
@@ -23,7 +23,7 @@ class Intake:
 
     def __init__(self, source: Source, dead: DeadLetterTable) -> None:
         self._source, self._dead = source, dead
-        self._batches: dict[int, SourceBatch] = {}
+        self._batches: dict[int, StreamBatch] = {}
         self._delivery = time.time_ns()
         self._decoders: dict[str, tuple[BaseTable, RowDecoder]] = {}
         #: The last sequence id of each region that was acknowledged, and that was so at the last commit.
@@ -46,7 +46,7 @@ class Intake:
             if table is None:
                 self.acknowledge(self._delivery)
                 continue
-            rows, letters = self._decoder(table).decode([(e.seq, m) for e in batch.entries for m in e.mutations])
+            rows, letters = batch.decode(self._decoder(table))
             self._dead.add(letters, batch.region)
             self.rows += rows.num_rows
             found.append(Delivered(self._delivery, batch.table, batch.region, with_slots(table, rows)))

@@ -88,18 +88,20 @@ def encode_column(encoding: Encoding, type_: SqlType, array: pa.Array) -> list[b
     return [cell if ok else None for cell, ok in zip(rows_of(matrix), valid)]
 
 
-def decode_column(encoding: Encoding, type_: SqlType, values: Sequence[bytes | None]) -> tuple[pa.Array, Bad]:
+def decode_column(
+    encoding: Encoding, type_: SqlType, values: Sequence[bytes | None] | pa.BinaryArray
+) -> tuple[pa.Array, Bad]:
     """The values of the cells (None: NULL), and (position, reason) of every cell that holds none."""
-    cells = pa.array(values, pa.binary())
+    cells = values if isinstance(values, pa.Array) else pa.array(values, pa.binary())
     if type_.kind is Kind.VARCHAR:
         return _where_possible(cells, lambda a: a.cast(pa.string()), "is not valid UTF-8")
     if encoding is Encoding.TEXT:
         return _from_text(type_, cells)
     if encoding is Encoding.PHOENIX:
-        values = [cell or None for cell in values]
+        cells = _without_empty(cells)
         if type_.kind is Kind.DECIMAL:
-            return _from_phoenix_decimals(type_, values)
-        return _from_fixed(type_, pa.array(values, pa.binary()), WIDTH[type_.kind], unpack)
+            return _from_phoenix_decimals(type_, cells.to_pylist())
+        return _from_fixed(type_, cells, WIDTH[type_.kind], unpack)
     if type_.kind is Kind.DECIMAL:
         return _from_bytes_decimals(type_, cells)
     return _from_fixed(type_, cells, np.dtype(_BYTES_FORM[type_.kind]).itemsize, _from_bytes)
@@ -187,6 +189,12 @@ def _without(array: pa.Array, bad: Bad) -> pa.Array:
     dropped = np.zeros(len(array), np.bool_)
     dropped[[i for i, _ in bad]] = True
     return array.take(pa.array(np.arange(len(array)), mask=dropped))
+
+
+def _without_empty(cells: pa.Array) -> pa.Array:
+    """NULL where a cell has no bytes."""
+    empty = _there(cells) & (_layout(cells)[2] == 0)
+    return cells.take(pa.array(np.arange(len(cells)), mask=empty)) if empty.any() else cells
 
 
 def _there(cells: pa.Array) -> Bool:

@@ -11,19 +11,54 @@ Delivery, for every source:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import pyarrow as pa
+
 from vms.store.base import Entry, Region
+from vms.stream.decode import DeadLetter, RowDecoder
+
+
+class StreamBatch(Protocol):
+    """What a source delivers: entries of one region in stream order, with the sequence ids of its ends."""
+
+    @property
+    def table(self) -> str: ...
+
+    @property
+    def region(self) -> str: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
+    def mutations(self) -> int:
+        """About how many rows it changes."""
+
+    @property
+    def gap(self) -> str | None:
+        """What happened to the table here that the stream does not tell; None: it tells all.
+
+        Views over the table are not right from here on, until they are made anew.
+        """
+
+    def decode(self, decoder: RowDecoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        """Its source rows, and what could not be decoded."""
 
 
 class SourceBatch(NamedTuple):
-    """Entries of one region in stream order; `first` and `last` are the sequence ids of its ends."""
+    """A `StreamBatch` of plain mutations."""
 
     table: str
     region: str
     first: int
     last: int
     entries: tuple[Entry, ...]
+    gap: str | None = None
 
     @staticmethod
     def of(region: Region, entries: list[Entry]) -> SourceBatch:
@@ -33,24 +68,28 @@ class SourceBatch(NamedTuple):
     def mutations(self) -> int:
         return sum(len(entry.mutations) for entry in self.entries)
 
+    def decode(self, decoder: RowDecoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
+        return decoder.decode([(e.seq, m) for e in self.entries for m in e.mutations])
+
 
 class Lag(NamedTuple):
-    """Entries that are not acknowledged, and the age of the oldest where that is known."""
+    """Entries that are not acknowledged; their bytes, and the age of the oldest, where that is known."""
 
     entries: int
     oldest_ms: int | None = None
+    bytes: int | None = None
 
 
 class Source(Protocol):
     """Next batches, acknowledge. Safe to use from several threads."""
 
-    def poll(self, limit: int) -> list[SourceBatch]:
+    def poll(self, limit: int) -> Sequence[StreamBatch]:
         """Batches of regions that have none outstanding, about `limit` mutations together. Does not block.
 
         A batch has at least one entry, and an entry is never cut, so one large entry may exceed the limit.
         """
 
-    def acknowledge(self, batch: SourceBatch) -> None:
+    def acknowledge(self, batch: StreamBatch) -> None:
         """The batch is durable with the owners of its rows: it is not delivered again, also after a crash.
 
         The source may forget its entries for good. Acknowledging before that loses changes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event, Lock
 
 from vms.store.base import Region, StreamStore
-from vms.stream.base import Lag, SourceBatch
+from vms.stream.base import Lag, SourceBatch, StreamBatch
 
 
 class EmbeddedSource:
@@ -50,7 +50,7 @@ class EmbeddedSource:
             unfinished.append(region)
         return ready
 
-    def acknowledge(self, batch: SourceBatch) -> None:
+    def acknowledge(self, batch: StreamBatch) -> None:
         with self._lock:
             self._store.acknowledge(batch.region, batch.last)
             outstanding = self._outstanding.get(batch.region)

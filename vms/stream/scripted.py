@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from vms.model.table import BaseTable
 from vms.store.base import Entry
-from vms.stream.base import Lag, SourceBatch
+from vms.stream.base import Lag, SourceBatch, StreamBatch
 from vms.stream.encode import RowEncoder
 
 #: Timestamps of a script's lines: above those of any clock, so that a line is newer than every scan, and this
@@ -101,7 +101,7 @@ class ScriptedSource:
         parent = self._parents.get(region)
         return parent is not None and (bool(self._waiting.get(parent)) or self._has_unfinished_parent(parent))
 
-    def acknowledge(self, batch: SourceBatch) -> None:
+    def acknowledge(self, batch: StreamBatch) -> None:
         with self._lock:
             queue = self._waiting.get(batch.region, [])
             while queue and queue[0].last <= batch.last:
