@@ -23,6 +23,7 @@ import click
 
 from vms.cli.bench import bench
 from vms.cli.demo import demo
+from vms.cli.hbase import hbase
 from vms.cli.sql import explain, sql
 from vms.cli.status import status
 from vms.errors import StoreError, UserError, ViewNotReadable
@@ -131,7 +132,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, explain, status, bench, demo):
+for _command in (sql, explain, status, bench, demo, hbase):
     cli.add_command(_command)
 
 

@@ -1,0 +1,15 @@
+"""`vms hbase`: what concerns HBase alone. The development cluster is in hbase_dev.py."""
+
+from __future__ import annotations
+
+import click
+
+from vms.cli.hbase_dev import dev
+
+
+@click.group()
+def hbase() -> None:
+    """HBase: a cluster for development, and what VMS needs of yours."""
+
+
+hbase.add_command(dev)
