@@ -15,7 +15,6 @@ from vms.devcluster.jars import java
 from vms.devcluster.process import Process
 from vms.errors import StoreUnavailable, UserError
 
-
 _MAIN = "from vms.cli.main import main; main()"
 
 
