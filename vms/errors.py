@@ -60,7 +60,8 @@ class UnknownName(UserError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         self.kind, self.name = kind, name
-        near = difflib.get_close_matches(name, list(known), n=3)
+        by_lower = {k.lower(): k for k in known}
+        near = [by_lower[k] for k in difflib.get_close_matches(name.lower(), by_lower, n=3)]
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         super().__init__(f"there is no {kind} named {name}{hint}")
 

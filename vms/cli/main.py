@@ -50,7 +50,7 @@ class _Commands(click.Group):
             sys.stdout.flush()
         except (KeyboardInterrupt, click.Abort):
             sys.exit(130)
-        except BrokenPipeError:
+        except (BrokenPipeError, _ReaderLeft):
             # the reader has seen enough; what Python still holds for it must not fail once more at exit
             _discard_stdout()
             sys.exit(0)
@@ -69,6 +69,16 @@ class _Commands(click.Group):
             _say(_bug(error, settings.debug))
             sys.exit(2)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderLeft from None  # by its own name click would end the process with 1
+
+
+class _ReaderLeft(Exception):
+    """Nobody reads standard output any more."""
 
 
 def _say(message: str) -> None:

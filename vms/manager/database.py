@@ -47,6 +47,8 @@ def connect(address: str, *, log: str = "local", epoch_interval: float = 0.1) ->
         raise UserError(f"{address!r} is not an address; write embedded:PATH, for example embedded:./vms-data")
     if log not in ("local", "off"):
         raise UserError(f"log {log!r} is not known; it is local or off")
+    if not epoch_interval > 0:
+        raise UserError(f"epoch_interval {epoch_interval!r} is no time between epochs; it is more than 0 seconds")
     return Database(Path(path), log=log, epoch_interval=epoch_interval)
 
 
@@ -55,17 +57,21 @@ class Database:
 
     def __init__(self, path: Path, *, log: str = "local", epoch_interval: float = 0.1) -> None:
         self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot create the folder {path}: {error.strerror}; choose another --store") from error
+        _make_folder(path)
         self.store = EmbeddedStore(path / "store")
+        self._closed = False
+        try:
+            self._start(log, epoch_interval)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _start(self, log: str, epoch_interval: float) -> None:
         reserved = int(self.store.meta_get("clock") or b"0")
         self.clock = Clock(reserved, lambda t: self.store.meta_put("clock", str(t).encode()))
         self._source = EmbeddedSource(self.store)
         self._coordination = LocalCoordination(self.store)
         self._session = Token()
-        self._closed = False
         self.runtime = Runtime(
             self.store,
             self._source,
@@ -79,6 +85,7 @@ class Database:
     def _open_log(self, kind: str) -> TransactionLog | None:
         """With the log off, an older one goes: it would not know what happened since."""
         if kind == "local":
+            _make_folder(self.path / "log")
             return TransactionLog(self.path / "log")
         shutil.rmtree(self.path / "log", ignore_errors=True)
         return None
@@ -160,21 +167,17 @@ class Database:
 
         With `whole=False` only the given columns are written, as an UPDATE does. Returns the token of the write.
         """
-        definition = self.catalog.table(table)
+        definition, rows = self.catalog.table(table), _arrow(rows)
         if definition.hidden_key and HIDDEN_KEY not in rows.column_names:
             ids = pa.array([uuid.uuid4().hex for _ in range(rows.num_rows)], pa.string())
             rows = rows.append_column(HIDDEN_KEY, ids)
-        if rows.num_rows == 0:
-            return Token()
         stamps = self._stamps(definition, rows)
         return self._write(table, RowEncoder(definition).puts(rows, stamps, whole=whole))
 
     def delete(self, table: str, keys: pa.Table) -> Token:
         """Delete the rows of these keys; keys that are not there are fine."""
         definition = self.catalog.table(table)
-        if keys.num_rows == 0:
-            return Token()
-        return self._write(table, RowEncoder(definition).deletes(keys, self.clock.stamps(1)))
+        return self._write(table, RowEncoder(definition).deletes(_arrow(keys), self.clock.stamps(1)))
 
     def _stamps(self, table: BaseTable, rows: pa.Table) -> int | np.ndarray:
         """One stamp for all rows, or rising ones where a key comes more than once: the last one must win."""
@@ -293,3 +296,18 @@ class View:
         Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
         """
         return Watch(self._db.runtime, self.definition, timeout)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot create the folder {path}: {error.strerror}; choose another --store") from error
+
+
+def _arrow(rows: pa.Table | pa.RecordBatch) -> pa.Table:
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if not isinstance(rows, pa.Table):
+        raise UserError(f"rows are given as a pyarrow.Table, not as {type(rows).__name__}; see pyarrow.table()")
+    return rows

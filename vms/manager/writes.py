@@ -90,6 +90,9 @@ def _cast(column: TableColumn, values: pa.ChunkedArray) -> pa.Array:
             and values.type.scale > column.type.scale
         ):
             values = pc.round(values, ndigits=column.type.scale, round_mode="half_towards_infinity")
-        return cast_to(column.type, values)
+        array = cast_to(column.type, values)
     except InvalidValue as error:
         raise InvalidValue(f"column {column.name}: {_ROW.sub('', str(error))}") from None
+    if array.null_count and not column.nullable:
+        raise InvalidValue(f"column {column.name}: it cannot be NULL")
+    return array

@@ -39,13 +39,17 @@ class Catalog:
             raise AlreadyExists(f"there is a view named {name} already; drop it first or choose another name")
 
     def table(self, name: str) -> BaseTable:
+        if name in self.views:
+            raise UserError(f"{name} is a view, not a table")
         if name not in self.tables:
-            raise UnknownName("table", name, [*self.tables, *self.views])
+            raise UnknownName("table", name, self.tables)
         return self.tables[name]
 
     def view(self, name: str) -> ViewDefinition:
+        if name in self.tables:
+            raise UserError(f"{name} is a table, not a view")
         if name not in self.views:
-            raise UnknownName("view", name, [*self.views, *self.tables])
+            raise UnknownName("view", name, self.views)
         return self.views[name]
 
     def with_table(self, table: BaseTable) -> Catalog:
