@@ -274,7 +274,8 @@ class View:
                 raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
         count, text = self._db.runtime.readable.errors.get(self.name, (0, None))
         if count:
-            raise ViewHasErrors(f"view {self.name} has {count} rows that fail: {text}; mend or delete the base rows")
+            failing = "1 row that fails" if count == 1 else f"{count} rows that fail"
+            raise ViewHasErrors(f"view {self.name} has {failing}: {text}; mend or delete the base rows")
         rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._point)
         return rows
 
@@ -283,6 +284,8 @@ class View:
         return read_view(self._db.store, lambda rows: sum(1 for _ in rows), self._table_at, self._point)[0]
 
     def _table_at(self, point: ReadPoint) -> str:
+        if self._db.catalog.view(self.name) != self.definition:
+            raise UserError(f"view {self.name} was dropped and made again; get it once more with db.view()")
         return self.definition.table(point.generation)
 
     def _point(self) -> tuple[ReadPoint, int]:
