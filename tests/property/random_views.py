@@ -237,7 +237,10 @@ def _aggregate(draw, columns: list[_Expr]) -> tuple[str, str]:
         case _:
             left_out = Kind.BOOLEAN, Kind.DOUBLE  # DataFusion's of DOUBLE are wrong about infinities and NaN
             arg = draw(st.sampled_from([c for c in columns if c.type.kind not in left_out])).sql
-    return f"{function}({arg})", f"{function}({arg})"
+    call = f"{function}({arg})"
+    if draw(st.integers(0, 3)) == 0:
+        call += f" FILTER (WHERE {draw(_condition(columns))})"
+    return call, call
 
 
 @st.composite

@@ -18,7 +18,9 @@ from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.join import JoinOperation
 from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
 from vms.maintenance.operations.projection import ProjectionOperation
+from vms.maintenance.operations.repetition import RepetitionOperation
 from vms.maintenance.operations.selection import SelectionOperation
+from vms.maintenance.operations.union import UnionOperation
 from vms.maintenance.record import Program
 from vms.model.changes import Bool, Int64
 from vms.model.ring import SLOTS, Ring
@@ -32,8 +34,10 @@ from vms.plan.plan import (
     Node,
     PreAggregation,
     Projection,
+    Repetition,
     Selection,
     Source,
+    Union,
 )
 
 #: Operations whose output can be made from their state at any time.
@@ -108,6 +112,10 @@ class VirtualStore:
                 return SelectionOperation(node, types[0], self.pool)
             case Projection():
                 return ProjectionOperation(node, types[0], self.pool)
+            case Repetition():
+                return RepetitionOperation(node, types[0], self.pool)
+            case Union():
+                return UnionOperation(node)
             case Join():
                 residual = None
                 if node.spec.residual is not None:

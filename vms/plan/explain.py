@@ -21,8 +21,10 @@ from vms.plan.plan import (
     Output,
     PreAggregation,
     Projection,
+    Repetition,
     Selection,
     Source,
+    Union,
 )
 
 
@@ -74,6 +76,10 @@ class _Explanation:
                 return f"Projection {', '.join(describe_expr(e, below) for e in exprs)}"
             case Join():
                 return f"Join on {self._join_condition(n, n.spec)}"
+            case Union():
+                return "Union"
+            case Repetition(times=times):
+                return f"Repetition {describe_expr(times, n.fields)} times"
             case PreAggregation(group=group):
                 fields = self._input(n).fields
                 return f"PreAggregation {_grouped([column_name(g, fields) for g in group], self._calls(n))}"
@@ -109,11 +115,13 @@ class _Explanation:
 
     def _subject(self, n: Node) -> str:
         """What travels: the operation whose rows these are."""
-        while isinstance(n.spec, Selection | Projection):
+        while isinstance(n.spec, Selection | Projection | Repetition):
             n = self._input(n)
         match n.spec:
             case Source(table=table):
                 return f"rows of {table}"
+            case Union():
+                return "rows of a union"
             case PreAggregation():
                 return "contributions to groups"
             case Join():

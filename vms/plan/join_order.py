@@ -27,7 +27,7 @@ from vms.plan.logical import (
     pick,
     select,
 )
-from vms.plan.plan import Projection, Selection, Source
+from vms.plan.plan import Projection, Selection, Source, Union
 
 #: Share of rows that a selection lets through; DataFusion assumes the same.
 _PASSES = 0.2
@@ -108,9 +108,12 @@ def _size(rel: Rel, rows: Mapping[str, int]) -> tuple[float, float] | None:
     if isinstance(spec, Source):
         return (float(rows[spec.table]), 1.0) if spec.table in rows else None
     sizes = [_size(i, rows) for i in rel.inputs]
-    if any(s is None for s in sizes):
+    known = [s for s in sizes if s is not None]
+    if len(known) < len(sizes):
         return None
-    count, passed = max(s for s in sizes if s is not None)
+    if isinstance(spec, Union):
+        return sum(count for count, _ in known), max(passed for _, passed in known)
+    count, passed = max(known)
     if isinstance(spec, Selection):
         return count * _PASSES, passed * _PASSES
     if isinstance(spec, Group):

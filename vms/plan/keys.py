@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
 from vms.plan.logical import Group, Match, Rel, carried, equal_columns
-from vms.plan.plan import Join, Projection, Source
+from vms.plan.plan import Join, Projection, Repetition, Source, Union
 
 #: Columns that always hold the same value: any one of them stands for all.
 Equal = frozenset[int]
@@ -32,6 +32,8 @@ def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | Non
             return tuple(frozenset({i}) for i in range(len(spec.group)))
         case Match() | Join():
             return _joined_key(rel, tables)
+        case Union() | Repetition():
+            return None
     return key_of(rel.input, tables)
 
 

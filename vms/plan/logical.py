@@ -1,7 +1,8 @@
 """The tree between Substrait and the maintenance plan: what is computed, not yet where.
 
-`Source`, `Selection`, `Projection` and `Join` are those of the plan. `Match` is a join whose condition is not
-yet split into keys, `Group` an aggregation not yet split into its local and its final half.
+`Source`, `Selection`, `Projection`, `Join`, `Union` and `Repetition` are those of the plan. `Match` is a join
+whose condition is not yet split into keys, `Group` an aggregation not yet split into its local and its final
+half.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from vms.model.types import BOOLEAN, Kind
 from vms.plan.describe import describe_expr
 from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
 from vms.plan.functions import may_be_null
-from vms.plan.plan import Aggregate, Field, Join, Projection, Selection, Source
+from vms.plan.plan import Aggregate, Field, Join, Projection, Repetition, Selection, Source, Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Group:
 class Rel:
     """One relation: what it does, what it reads, and its columns."""
 
-    spec: Source | Selection | Projection | Join | Match | Group
+    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group
     inputs: tuple[Rel, ...]
     fields: tuple[Field, ...]
 
@@ -63,6 +64,17 @@ def project(rel: Rel, exprs: Iterable[Expr], names: Sequence[str] | None = None)
 
 def pair(left: Rel, right: Rel, condition: Expr | None) -> Rel:
     return Rel(Match(condition), (left, right), left.fields + right.fields)
+
+
+def union(inputs: Sequence[Rel]) -> Rel:
+    """The rows of all inputs; columns are called as in the first one."""
+    columns = zip(*(i.fields for i in inputs), strict=True)
+    fields = tuple(Field(fs[0].name, fs[0].type, any(f.nullable for f in fs)) for fs in columns)
+    return Rel(Union(), tuple(inputs), fields)
+
+
+def repeat(rel: Rel, times: Expr) -> Rel:
+    return Rel(Repetition(times), (rel,), rel.fields)
 
 
 def ref(rel: Rel, index: int) -> Ref:

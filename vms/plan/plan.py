@@ -59,6 +59,18 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of all inputs, one after the other (UNION ALL). Inputs have equal types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Every row as often as `times` says, an integer that is never negative; not at all where it is 0 or NULL."""
+
+    times: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """One aggregate call: count (no arg: count(*)), sum, avg, min, max. `arg` is a column of the input."""
 
@@ -113,7 +125,7 @@ class Output:
     bag: bool = False
 
 
-Spec = Source | Selection | Projection | Join | PreAggregation | Aggregation | Exchange | Output
+Spec = Source | Selection | Projection | Join | Union | Repetition | PreAggregation | Aggregation | Exchange | Output
 
 
 @dataclass(frozen=True)

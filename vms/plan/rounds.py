@@ -27,9 +27,11 @@ from vms.plan.plan import (
     Output,
     PreAggregation,
     Projection,
+    Repetition,
     Selection,
     Source,
     Spec,
+    Union,
     make_node,
 )
 
@@ -81,9 +83,11 @@ class _Builder:
         match spec:
             case Source():
                 return self.add(spec, (), rel.fields, self._key_spread(spec))
-            case Selection():
+            case Selection() | Repetition():
                 below = self.place(rel.input)
                 return self.add(spec, (below,), rel.fields, below.spread)
+            case Union():
+                return self._union(spec, [self.place(i) for i in rel.inputs], rel.fields)
             case Projection():
                 below = self.place(rel.input)
                 spread = None if below.spread is None else through(below.spread, spec.exprs)
@@ -93,6 +97,14 @@ class _Builder:
             case Join():
                 return self._join(spec, self.place(rel.inputs[0]), self.place(rel.inputs[1]), rel.fields)
         raise InternalError(f"{type(spec).__name__} cannot be placed")
+
+    def _union(self, spec: Union, inputs: Sequence[_Placed], fields: tuple[Field, ...]) -> _Placed:
+        """Rows stay where they are: the result is spread by columns only where every input is, by the same."""
+        spreads = [i.spread for i in inputs]
+        columns = [None if s is None else [min(component) for component in s] for s in spreads]
+        alike = columns[0] is not None and all(c == columns[0] for c in columns)
+        spread = tuple(frozenset({c}) for c in columns[0] or ()) if alike else None
+        return self.add(spec, inputs, fields, spread)
 
     def _key_spread(self, source: Source) -> Spread:
         key = self._tables[source.table].key

@@ -20,9 +20,11 @@ from vms.plan.logical import (
     pick,
     project,
     ref,
+    repeat,
     select,
+    union,
 )
-from vms.plan.plan import Aggregate, Join, Projection, Selection, Source
+from vms.plan.plan import Aggregate, Join, Projection, Repetition, Selection, Source, Union
 from vms.plan.refusals import Refused
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
@@ -100,6 +102,13 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
             below, places = _prune(rel.input, set().union(*(refs(spec.exprs[i]) for i in kept)))
             exprs = [moved(spec.exprs[i], places) for i in kept]
             return project(below, exprs, [rel.fields[i].name for i in kept]), _positions(kept)
+        case Repetition():
+            below, places = _prune(rel.input, needed | refs(spec.times))
+            return repeat(below, moved(spec.times, places)), places
+        case Union():
+            kept = sorted(needed)
+            sides = [(_prune(side, needed)) for side in rel.inputs]
+            return union([pick(side, [places[i] for i in kept]) for side, places in sides]), _positions(kept)
         case Group():
             return _prune_group(rel, spec, needed)
         case Join():

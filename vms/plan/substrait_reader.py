@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from substrait.algebra_pb2 import AggregateFunction, JoinRel
+from substrait.algebra_pb2 import AggregateFunction, JoinRel, SetRel
 from substrait.algebra_pb2 import Rel as SubstraitRel
 from substrait.plan_pb2 import Plan
 
 from vms.errors import InternalError
 from vms.model.table import BaseTable
-from vms.model.types import Kind, SqlType
+from vms.model.types import BIGINT, Kind, SqlType
 from vms.plan.describe import describe_call
-from vms.plan.expr import Cast, Expr
+from vms.plan.expr import Case, Cast, Expr, Literal
 from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
-from vms.plan.logical import Group, Rel, pair, pick, project, ref, select
+from vms.plan.logical import Group, Rel, pair, pick, project, ref, select, union
 from vms.plan.plan import Aggregate, Field, Source
 from vms.plan.refusals import Refused
 from vms.plan.substrait_exprs import ExprReader
@@ -82,13 +82,9 @@ class _Reader:
             case "fetch":
                 raise Refused("LIMIT", "leave it out and take the first rows when reading the view", "limit", "offset")
             case "set":
-                raise Refused(
-                    "UNION",
-                    "create one view for each SELECT and put them together when reading",
-                    "union",
-                    "intersect",
-                    "except",
-                )
+                if x.op != SetRel.SET_OP_UNION_ALL:
+                    raise InternalError(f"a set operation was exported as {SetRel.SetOp.Name(x.op)}")
+                rel = union([self.read(i) for i in x.inputs])
             case _:
                 raise Refused(f"an operation of kind {kind}", "use SELECT with joins and GROUP BY")
         if x.common.HasField("emit"):
@@ -169,22 +165,28 @@ class _Reader:
         if name not in AGGREGATES:
             known = ", ".join(sorted(AGGREGATES))
             raise Refused(f"the aggregate function {name}", f"use one of {known}", name)
-        if m.HasField("filter"):
-            raise Refused("FILTER in an aggregate", "use CASE inside the aggregate", "filter")
         if m.measure.invocation == AggregateFunction.AGGREGATION_INVOCATION_DISTINCT:
             raise Refused("DISTINCT in an aggregate", "group by the column in a view of its own", "distinct")
         args = [self._exprs.read(a.value, fields) for a in m.measure.arguments]
         if len(args) > 1:
             raise Refused(f"{name} with {len(args)} arguments", "aggregate one column at a time", name)
         arg = args[0] if args else None
-        if name == "count" and (arg is None or not may_be_null(arg, fields)):
-            return Aggregate("count", None, _typed(name, None))
-        if arg is None:
-            raise InternalError(f"the aggregate {name} has no argument")
         t = _typed(name, arg)
         if name == "avg" and isinstance(arg, Cast) and arg.arg.type.kind in (Kind.INTEGER, Kind.BIGINT):
             arg = arg.arg  # the mean of integers is made from their exact sum and rounded once
+        if m.HasField("filter"):
+            arg = _filtered(self._exprs.read(m.filter, fields), arg)
+        if name == "count" and (arg is None or not may_be_null(arg, fields)):
+            return Aggregate("count", None, t)
+        if arg is None:
+            raise InternalError(f"the aggregate {name} has no argument")
         return Aggregate(name, column(arg), t)
+
+
+def _filtered(condition: Expr, arg: Expr | None) -> Expr:
+    """The argument of rows that pass FILTER, NULL for others: no aggregate counts a NULL."""
+    arg = Literal(1, BIGINT) if arg is None else arg
+    return Case(((condition, arg),), None, arg.type)
 
 
 def _typed(name: str, arg: Expr | None) -> SqlType:
