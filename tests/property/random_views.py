@@ -204,8 +204,30 @@ def _from(draw) -> tuple[str, list[_Expr]]:
         columns = columns + _columns(f"r{n}", TABLES[names[n]])
         if draw(st.integers(0, 3)) == 0:
             on.append(draw(_condition(columns)))
-        text += f" JOIN {names[n]} AS r{n} ON {' AND '.join(on)}"
+        kind = draw(st.sampled_from(["", "", "", "LEFT ", "RIGHT ", "FULL "]))
+        text += f" {kind}JOIN {names[n]} AS r{n} ON {' AND '.join(on)}"
     return text, columns
+
+
+@st.composite
+def _subquery_test(draw, columns: list[_Expr]) -> str:
+    """Whether there is a row in another table, or none, that has to do with this one."""
+    table = TABLES[draw(st.sampled_from(["t", "u", "events"]))]
+    inner = _columns("q", table)
+    pairs = [(a, b) for a in columns for b in inner if a.type == b.type and a.type.kind is not Kind.DOUBLE]
+    a, b = draw(st.sampled_from(pairs))
+    more = draw(st.sampled_from(["", "", " AND {own}", " AND {both}"])).format(
+        own=draw(_test(inner)), both=draw(_test([*columns, *inner]))
+    )
+    return draw(
+        st.sampled_from(
+            [
+                f"{a.sql} IN (SELECT {b.sql} FROM {table.name} AS q WHERE TRUE{more})",
+                f"EXISTS (SELECT 1 FROM {table.name} AS q WHERE {a.sql} = {b.sql}{more})",
+                f"NOT EXISTS (SELECT 1 FROM {table.name} AS q WHERE {a.sql} = {b.sql}{more})",
+            ]
+        )
+    )
 
 
 def _average(e: _Expr) -> tuple[str, str]:
@@ -247,7 +269,10 @@ def _aggregate(draw, columns: list[_Expr]) -> tuple[str, str]:
 def views(draw) -> View:
     """Selection, projection, joins, groups and HAVING in any mix."""
     tables, columns = draw(_from())
-    where = f" WHERE {draw(_condition(columns))}" if draw(st.booleans()) else ""
+    tests = draw(st.lists(_condition(columns), max_size=1))
+    if draw(st.integers(0, 2)) == 0:
+        tests.append(draw(_subquery_test(columns)))
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
     if draw(st.integers(0, 2)) == 0:
         shown = draw(st.lists(st.one_of(st.sampled_from(columns), _number(columns)), min_size=1, max_size=4))
         select = ", ".join(f"{e.sql} AS c{i}" for i, e in enumerate(shown))

@@ -12,11 +12,6 @@ from vms.plan.frontend import plan_view
 
 #: `^` marks the place that the refusal must name; then the construct, and a word of the advice.
 REFUSED = [
-    ("SELECT a.k FROM t a ^LEFT JOIN t b ON a.k = b.k", "LEFT JOIN", "inner join"),
-    ("SELECT a.k FROM t a\n  ^RIGHT OUTER JOIN t b ON a.k = b.k", "RIGHT JOIN", "inner join"),
-    ("SELECT a.k FROM t a ^FULL JOIN t b ON a.k = b.k", "FULL JOIN", "inner join"),
-    ("SELECT a.k FROM t a ^LEFT SEMI JOIN t b ON a.k = b.k", "LEFT SEMI JOIN", "inner join"),
-    ("SELECT a.k FROM t a ^LEFT ANTI JOIN t b ON a.k = b.k", "LEFT ANTI JOIN", "inner join"),
     ("SELECT k FROM t ^CROSS JOIN pair", "a join without an equality between its two sides", "a.x = b.y"),
     ("^SELECT DISTINCT ON (s) s, k FROM t", "DISTINCT ON", "min or max"),
     ("SELECT count(^DISTINCT s) AS n FROM t", "DISTINCT in an aggregate", "GROUP BY"),
@@ -27,10 +22,9 @@ REFUSED = [
     ("SELECT k FROM t ^OFFSET 3", "OFFSET", "when reading"),
     ("SELECT k FROM t ^FETCH FIRST 3 ROWS ONLY", "FETCH", "when reading"),
     ("SELECT k, row_number() ^OVER (ORDER BY i) AS r FROM t", "a window function", "GROUP BY"),
-    ("SELECT k FROM t WHERE i = (^SELECT max(i) FROM t)", "a subquery in an expression", "join"),
-    ("SELECT k FROM t WHERE EXISTS (^SELECT 1 FROM pair WHERE p = k)", "a subquery in an expression", "join"),
-    ("SELECT k FROM t WHERE k NOT IN (^SELECT p FROM pair)", "a subquery in an expression", "join"),
-    ("SELECT k, (^SELECT count(*) FROM pair) AS c FROM t", "a subquery in an expression", "join"),
+    ("SELECT k FROM t WHERE i = ^(SELECT max(i) FROM t)", "a subquery in an expression", "join"),
+    ("SELECT k, ^(SELECT count(*) FROM pair) AS c FROM t", "a subquery in an expression", "join"),
+    ("SELECT k FROM t WHERE i ^NOT IN (SELECT p FROM pair)", "NOT IN (SELECT ...) where NULLs may occur", "NOT EXISTS"),
     ("^WITH RECURSIVE r AS (SELECT 1 AS a) SELECT * FROM r", "a recursive query", "fixed number"),
     ("SELECT s, i, count(*) AS n FROM t GROUP BY ^ROLLUP (s, i)", "ROLLUP", "each grouping"),
     ("SELECT s, i, count(*) AS n FROM t GROUP BY ^GROUPING SETS ((s), (i))", "GROUPING SETS", "each grouping"),

@@ -13,13 +13,14 @@ import numpy as np
 
 from vms.kernels.hashing import jit
 from vms.kernels.keys import KeyIndex, erase, fit, kernel_array
-from vms.model.changes import Int64
+from vms.model.changes import Bool, Int64
 
 LEFT: Final = 0
 RIGHT: Final = 1
 
-#: Fields of a row's entry: the neighbours in its chain (-1: none) and the weight.
-_NEXT, _PREVIOUS, _WEIGHT = range(3)
+#: Fields of a row's entry: the neighbours in its chain (-1: none), the weight, and, only in a counted index, the
+#: number of rows of the other side that match it.
+_NEXT, _PREVIOUS, _WEIGHT, _MATCHES = range(4)
 #: A key's entry: first row of each side (-1: none), then the number of rows of each side.
 _FIRST, _COUNT = 0, 2
 
@@ -87,6 +88,21 @@ def _fill_matches(chains, links, side, key_ids, positions, rows):
 
 
 @jit
+def _count_matches_of(links, ids, weights):
+    for i in range(ids.shape[0]):
+        links[ids[i], _MATCHES] += weights[i]
+
+
+@jit
+def tally(at, weights, size):
+    """The sum of the weights at each place."""
+    totals = np.zeros(size, np.int64)
+    for i in range(at.shape[0]):
+        totals[at[i]] += weights[i]
+    return totals
+
+
+@jit
 def _empty_keys(chains, key_ids):
     """The keys without rows, each once; afterwards their counts are not to be used."""
     found, n = np.empty(key_ids.shape[0], np.int64), 0
@@ -102,14 +118,15 @@ def _empty_keys(chains, key_ids):
 class JoinIndex:
     """Both sides of a join. `side` is LEFT or RIGHT; rows are words (`key_words`) with a row id per side.
 
-    Row and key ids are valid until the next `release`. The same row always comes with the same key.
+    Row and key ids are valid until the next `release`. The same row always comes with the same key. A `counted`
+    index has room for a match count of each row, which is its owner's to keep.
     """
 
-    def __init__(self, key_width: int, row_widths: tuple[int, int]) -> None:
+    def __init__(self, key_width: int, row_widths: tuple[int, int], *, counted: bool = False) -> None:
         self._keys = KeyIndex(key_width)
         self._chains = np.empty((self._keys.capacity, 4), np.int64)
         self._rows = [KeyIndex(w) for w in row_widths]
-        self._links = [np.zeros((r.capacity, 3), np.int64) for r in self._rows]
+        self._links = [np.zeros((r.capacity, _MATCHES + counted), np.int64) for r in self._rows]
 
     def enter(self, words: Int64) -> Int64:
         """The ids of these join keys; new ones have no rows yet (`release` them afterwards)."""
@@ -129,12 +146,30 @@ class JoinIndex:
         _fill_matches(self._chains, self._links[side], side, key_ids, positions, rows)
         return positions, rows
 
-    def add(self, side: int, key_ids: Int64, words: Int64, weights: Int64) -> None:
-        """Add to the weights of rows of one side, each under its key."""
+    def has_rows(self, side: int, key_ids: Int64) -> Bool:
+        """Whether there is a row of `side` under each key."""
+        return self._chains[:, _COUNT + side].take(key_ids) > 0
+
+    def add(self, side: int, key_ids: Int64, words: Int64, weights: Int64) -> Int64:
+        """Add to the weights of rows of one side, each under its key; the row ids.
+
+        The id of a row whose weight came to zero names nothing any more.
+        """
         index = self._rows[side]
         ids, fresh = index.upsert(words)
         self._links[side] = fit(self._links[side], index.capacity)
         _add(*index.arrays, self._links[side], self._chains, side, key_ids, ids, fresh, kernel_array(weights))
+        return ids
+
+    def set_matches(self, side: int, rows: Int64, matches: Int64) -> None:
+        self._links[side][rows, _MATCHES] = matches
+
+    def add_matches(self, side: int, rows: Int64, weights: Int64) -> None:
+        """Add to the match counts of rows, which may be named several times."""
+        _count_matches_of(self._links[side], rows, kernel_array(weights))
+
+    def matches(self, side: int, rows: Int64) -> Int64:
+        return self._links[side][:, _MATCHES].take(rows)
 
     def release(self, key_ids: Int64) -> None:
         """Forget those of these keys that have no rows left, and shrink what has become much too large."""

@@ -14,6 +14,7 @@ from vms.kernels.hashing import slot_of
 from vms.maintenance.expressions import compile_predicate
 from vms.maintenance.operations.aggregation import AggregationOperation
 from vms.maintenance.operations.base import Operation
+from vms.maintenance.operations.counted_join import CountedJoinOperation
 from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.join import JoinOperation
 from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
@@ -30,6 +31,7 @@ from vms.plan.plan import (
     Aggregation,
     Exchange,
     Join,
+    JoinKind,
     MaintenancePlan,
     Node,
     PreAggregation,
@@ -116,6 +118,8 @@ class VirtualStore:
                 return RepetitionOperation(node, types[0], self.pool)
             case Union():
                 return UnionOperation(node)
+            case Join(kind=kind) if kind is not JoinKind.INNER:
+                return CountedJoinOperation(node, types[0], types[1], self.pool)
             case Join():
                 residual = None
                 if node.spec.residual is not None:

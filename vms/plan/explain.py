@@ -16,6 +16,7 @@ from vms.plan.plan import (
     Exchange,
     Field,
     Join,
+    JoinKind,
     MaintenancePlan,
     Node,
     Output,
@@ -26,6 +27,15 @@ from vms.plan.plan import (
     Source,
     Union,
 )
+
+_JOINS = {
+    JoinKind.INNER: "Join",
+    JoinKind.LEFT: "LeftJoin",
+    JoinKind.FULL: "FullJoin",
+    JoinKind.SEMI: "SemiJoin",
+    JoinKind.ANTI: "AntiJoin",
+    JoinKind.MARK: "MarkJoin",
+}
 
 
 def explain(view: ViewPlan) -> str:
@@ -75,7 +85,7 @@ class _Explanation:
                 below = self._input(n).fields
                 return f"Projection {', '.join(describe_expr(e, below) for e in exprs)}"
             case Join():
-                return f"Join on {self._join_condition(n, n.spec)}"
+                return f"{_JOINS[n.spec.kind]} on {self._join_condition(n, n.spec)}"
             case Union():
                 return "Union"
             case Repetition(times=times):

@@ -67,6 +67,7 @@ def plan_view(
     context = _context(tables)
     optimised = _optimised(context, sql, tables)
     try:
+        _refuse_null_aware(optimised)
         read = read_plan(_exported(optimised, context), tables)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})))
     except Refused as refused:
@@ -106,6 +107,12 @@ def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:
         return Producer.to_substrait_plan(optimised, context).encode()
     except Exception as error:
         raise Refused(f"something in this query: {plain(error)}", "use SELECT with joins and GROUP BY") from None
+
+
+def _refuse_null_aware(optimised: LogicalPlan) -> None:
+    """NOT IN tells NULL from false; the export does not say where."""
+    if any(line.endswith(" null_aware") for line in optimised.display_indent().splitlines()):
+        raise Refused("NOT IN (SELECT ...) where NULLs may occur", "write NOT EXISTS", "not in ( select", "not")
 
 
 def _counts(tables: Mapping[str, BaseTable], measured: Mapping[str, int]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from vms.plan.logical import (
     conjunction,
     conjuncts,
     equal_columns,
+    is_inner,
     key_pair,
     moved,
     pair,
@@ -49,7 +50,7 @@ class _Part:
 
 def order_joins(rel: Rel, tables: Mapping[str, BaseTable], rows: Mapping[str, int]) -> Rel:
     """The tree with every chain of joins in a good order; as it is where a table's size is not known."""
-    if isinstance(rel.spec, Match):
+    if is_inner(rel):
         leaves: list[Rel] = []
         predicates: list[Expr] = []
         columns = _flatten(rel, leaves, predicates)
@@ -70,7 +71,7 @@ def order_joins(rel: Rel, tables: Mapping[str, BaseTable], rows: Mapping[str, in
 def _flatten(rel: Rel, leaves: list[Rel], predicates: list[Expr]) -> list[int]:
     """Collect the relations and conditions of nested joins; the output columns as numbers over all leaves."""
     spec = rel.spec
-    if isinstance(spec, Match):
+    if isinstance(spec, Match) and is_inner(rel):
         columns = [c for i in rel.inputs for c in _flatten(i, leaves, predicates)]
         predicates.extend(moved(c, dict(enumerate(columns))) for c in conjuncts(spec.condition))
         return columns
@@ -99,7 +100,7 @@ def _over_match(rel: Rel) -> bool:
         isinstance(rel.spec, Projection) and all(isinstance(e, Ref) for e in rel.spec.exprs)
     ):
         rel = rel.input
-    return isinstance(rel.spec, Match)
+    return is_inner(rel)
 
 
 def _size(rel: Rel, rows: Mapping[str, int]) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
 from vms.plan.logical import Group, Match, Rel, carried, equal_columns
-from vms.plan.plan import Join, Projection, Repetition, Source, Union
+from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, Union
 
 #: Columns that always hold the same value: any one of them stands for all.
 Equal = frozenset[int]
@@ -63,18 +63,35 @@ def merge_equal(components: Iterable[Equal], pairs: Sequence[tuple[int, int]]) -
 
 
 def _joined_key(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | None:
-    """Both keys together; where the join fixes one side's whole key, the other side's key alone."""
+    """Both keys together; where the join fixes one side's whole key, the other side's key alone.
+
+    Columns that an inner join makes equal are not equal where an outer one has put NULLs.
+    """
+    assert isinstance(rel.spec, Match | Join)
+    kind = rel.spec.kind
     left, right = (key_of(r, tables) for r in rel.inputs)
+    if not kind.pairs:
+        return left
     if left is None or right is None:
         return None
     shift = rel.inputs[0].width
     pairs = [(a, b + shift) for a, b in equal_columns(rel)]
+    never_null = any(_never_null(r, k) for r, k in zip(rel.inputs, (left, right)))
     right = tuple(frozenset(c + shift for c in e) for e in right)
+    if kind is JoinKind.FULL:
+        # one key of only NULLs must not stand for a left row and for a right one
+        return (*left, *right) if never_null else None
+    same = pairs if kind is JoinKind.INNER else []
     if covers((b for _, b in pairs), right):
-        return merge_equal(left, pairs)
-    if covers((a for a, _ in pairs), left):
-        return merge_equal(right, pairs)
-    return merge_equal((*left, *right), pairs)
+        return merge_equal(left, same)
+    if kind is JoinKind.INNER and covers((a for a, _ in pairs), left):
+        return merge_equal(right, same)
+    return merge_equal((*left, *right), same)
+
+
+def _never_null(rel: Rel, key: tuple[Equal, ...]) -> bool:
+    """Whether a key of the relation never holds NULLs alone."""
+    return any(not rel.fields[column].nullable for component in key for column in component)
 
 
 def covers(columns: Iterable[int], components: Iterable[Equal]) -> bool:

@@ -14,14 +14,15 @@ from vms.model.types import BOOLEAN, Kind
 from vms.plan.describe import describe_expr
 from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
 from vms.plan.functions import may_be_null
-from vms.plan.plan import Aggregate, Field, Join, Projection, Repetition, Selection, Source, Union
+from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Repetition, Selection, Source, Union
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Inner join on a condition over the columns of the left input, then of the right (None: all pairs)."""
+    """Join on a condition over the columns of the left input, then of the right (None: all pairs match)."""
 
     condition: Expr | None
+    kind: JoinKind = JoinKind.INNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,21 @@ def project(rel: Rel, exprs: Iterable[Expr], names: Sequence[str] | None = None)
     return Rel(Projection(exprs), (rel,), fields)
 
 
-def pair(left: Rel, right: Rel, condition: Expr | None) -> Rel:
-    return Rel(Match(condition), (left, right), left.fields + right.fields)
+def pair(left: Rel, right: Rel, condition: Expr | None, kind: JoinKind = JoinKind.INNER) -> Rel:
+    return Rel(Match(condition, kind), (left, right), kind.fields(left.fields, right.fields))
+
+
+def turned_pair(left: Rel, right: Rel, condition: Expr | None, kind: JoinKind) -> Rel:
+    """The join with right as its left input; where it has both sides' columns, they stand as they were."""
+    split, width = left.width, left.width + right.width
+    places = {i: i + right.width if i < split else i - split for i in range(width)}
+    rel = pair(right, left, None if condition is None else moved(condition, places), kind)
+    return pick(rel, places.values()) if kind.pairs else rel
+
+
+def is_inner(rel: Rel) -> bool:
+    """Whether the relation is an inner join that may change places with others."""
+    return isinstance(rel.spec, Match) and rel.spec.kind is JoinKind.INNER
 
 
 def union(inputs: Sequence[Rel]) -> Rel:

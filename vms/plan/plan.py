@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 
-from vms.model.types import SqlType
+from vms.model.types import BOOLEAN, SqlType
 from vms.plan.expr import Expr
 
 
@@ -46,9 +47,41 @@ class Projection:
     exprs: tuple[Expr, ...]
 
 
+class JoinKind(Enum):
+    """Which rows a join has: two rows match where the keys are equal and the residual is true.
+
+    INNER, LEFT and FULL have all columns of both inputs, the others those of the left input alone. LEFT keeps
+    left rows that match nothing, with NULLs in the place of the right one; FULL keeps those of both sides. SEMI
+    has each left row that matches something once, ANTI each that matches nothing, MARK every left row with one
+    column more: whether it matches something.
+    """
+
+    INNER = "inner"
+    LEFT = "left"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+    MARK = "mark"
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it has the pairs of rows that match."""
+        return self in (JoinKind.INNER, JoinKind.LEFT, JoinKind.FULL)
+
+    def fields(self, left: tuple[Field, ...], right: tuple[Field, ...]) -> tuple[Field, ...]:
+        """The columns of the join of inputs with these columns."""
+        if self is JoinKind.FULL:
+            left = tuple(replace(f, nullable=True) for f in left)
+        if self in (JoinKind.LEFT, JoinKind.FULL):
+            right = tuple(replace(f, nullable=True) for f in right)
+        if self is JoinKind.MARK:
+            return (*left, Field("mark", BOOLEAN, False))
+        return left + right if self.pairs else left
+
+
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Inner equi-join. Output: all columns of the left input, then of the right; then `residual` must be true.
+    """Equi-join. `residual`, over the columns of the left input, then of the right, is the rest of the condition.
 
     Key pairs have equal types. A NULL key matches nothing.
     """
@@ -56,6 +89,7 @@ class Join:
     left_keys: tuple[int, ...]
     right_keys: tuple[int, ...]
     residual: Expr | None = None
+    kind: JoinKind = JoinKind.INNER
 
 
 @dataclass(frozen=True, slots=True)

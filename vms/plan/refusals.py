@@ -8,11 +8,10 @@ positions only: DataFusion alone decides what the text means.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from vms.errors import SqlError, UnknownName, UnsupportedSql, UserError
@@ -22,7 +21,7 @@ _DIALECT = "postgres"
 
 
 class Refused(Exception):
-    """A construct that the plan holds. `spellings`: how it may stand in the text, the surest word first."""
+    """A construct that the plan holds. `spellings`: how it may stand in the text, the surest words first."""
 
     def __init__(self, construct: str, instead: str, *spellings: str) -> None:
         super().__init__(construct)
@@ -42,7 +41,6 @@ class _Rule:
 
 
 _NAMES_FOLLOW = (".", "as")
-_OUTER = "only inner joins can be maintained at this stage; view the inner join, and join the rest when reading it"
 _SET = "create one view for each SELECT and put them together when reading"
 _TOP = "leave it out and take the first rows when reading the view"
 _SPLIT = "create one view for each grouping"
@@ -63,22 +61,6 @@ _CHANGING_WORDS = ("current_date", "current_time", "current_timestamp", "localti
 _RULES = (
     _Rule(("explain",), "EXPLAIN", "a view is defined by exactly one SELECT"),
     _Rule(("with", "recursive"), "a recursive query", "join a fixed number of times"),
-    *(
-        _Rule((*words.split(), join), f"{words.upper()} JOIN", _OUTER)
-        for words in (
-            "left",
-            "right",
-            "full",
-            "left semi",
-            "right semi",
-            "left anti",
-            "right anti",
-            "semi",
-            "anti",
-        )
-        for join in ("join", "outer")
-    ),
-    _Rule(("lateral",), "LATERAL", "write it as a join with an equality condition"),
     _Rule(("intersect",), "INTERSECT", "join the two SELECTs on all columns and group by them"),
     _Rule(("except",), "EXCEPT", _SET),
     _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
@@ -101,9 +83,6 @@ _RULES = (
     *(_Rule((quote + name, "("), f"{name}()", _CHANGING) for name in _CHANGING_CALLS for quote in ("", "'")),
     *(_Rule((name,), name.upper(), _CHANGING) for name in _CHANGING_WORDS),
 )
-_SUBQUERY = _Rule(
-    ("select",), "a subquery in an expression", "join with the other table, grouped so that no row matches twice"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +103,6 @@ def check(sql: str) -> None:
             named = i > 0 and texts[i - 1] in _NAMES_FOLLOW
             if tuple(texts[i : i + len(rule.words)]) == rule.words and not named:
                 found.append((words[i + rule.told].start, rule))
-    if not found:
-        found += [(start, _SUBQUERY) for start in _subqueries(sql, words)]
     if found:
         start, rule = min(found, key=lambda f: f[0])
         raise UnsupportedSql(rule.construct, rule.instead, **_place(sql, start))
@@ -134,9 +111,11 @@ def check(sql: str) -> None:
 def place(sql: str, refused: Refused) -> UnsupportedSql:
     """The refusal with the position of the first word in the text that can mean it."""
     words = _words(sql)
+    texts = [w.text for w in words]
     for spelling in refused.spellings:
-        for word in words:
-            if word.text == spelling:
+        parts = spelling.split()
+        for i, word in enumerate(words):
+            if texts[i : i + len(parts)] == parts:
                 return UnsupportedSql(refused.construct, refused.instead, **_place(sql, word.start))
     return UnsupportedSql(refused.construct, refused.instead)
 
@@ -153,23 +132,6 @@ def _words(sql: str) -> list[_Word]:
         parts = [f"'{t.text}"] if quoted else t.text.lower().split()
         words.extend(_Word(part, t.start) for part in parts)
     return words
-
-
-def _subqueries(sql: str, words: list[_Word]) -> Iterator[int]:
-    """Where each SELECT stands that is part of an expression (not of FROM, JOIN or WITH)."""
-    try:
-        trees = sqlglot.parse(sql, read=_DIALECT)
-    except SqlglotError:
-        return
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        return
-    for node in trees[0].find_all(exp.Select):
-        holder = node.parent
-        while isinstance(holder, exp.Subquery | exp.SetOperation):
-            holder = holder.parent
-        if isinstance(holder, exp.Expression) and not isinstance(holder, exp.From | exp.Join | exp.CTE):
-            inside = min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
-            yield max((w.start for w in words if w.text == "select" and w.start < inside), default=0)
 
 
 def _place(sql: str, start: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ one view key. Wherever the rows are not spread that way already, an Exchange sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vms.errors import InternalError
 from vms.model.table import BaseTable
@@ -22,6 +22,7 @@ from vms.plan.plan import (
     Exchange,
     Field,
     Join,
+    JoinKind,
     MaintenancePlan,
     Node,
     Output,
@@ -149,8 +150,9 @@ class _Builder:
         left_keys, right_keys = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         left, right = self.exchange(left, left_keys), self.exchange(right, right_keys)
         shift = len(left.node.fields)
-        spread = merge_each(left.spread, [(a, b + shift) for a, b in pairs])
-        return self.add(Join(left_keys, right_keys, spec.residual), (left, right), fields, spread)
+        same = [(a, b + shift) for a, b in pairs] if spec.kind is JoinKind.INNER else []
+        spread = None if spec.kind is JoinKind.FULL else merge_each(left.spread, same)
+        return self.add(replace(spec, left_keys=left_keys, right_keys=right_keys), (left, right), fields, spread)
 
 
 def merge_each(spread: Spread, pairs: Sequence[tuple[int, int]]) -> Spread:

@@ -24,7 +24,7 @@ from vms.plan.logical import (
     select,
     union,
 )
-from vms.plan.plan import Aggregate, Join, Projection, Repetition, Selection, Source, Union
+from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, Union
 from vms.plan.refusals import Refused
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
@@ -47,8 +47,8 @@ def _with_keys(rel: Rel) -> Rel:
     inputs = tuple(_with_keys(i) for i in rel.inputs)
     if not isinstance(rel.spec, Match):
         return replace(rel, inputs=inputs)
-    left, right = inputs
-    split, width = left.width, rel.width
+    kind, (left, right) = rel.spec.kind, inputs
+    split, width = left.width, left.width + right.width
     pairs: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
     for c in conjuncts(rel.spec.condition):
@@ -68,8 +68,9 @@ def _with_keys(rel: Rel) -> Rel:
     right, right_keys = _as_columns(right, [b for _, b in pairs])
     places = {i: i if i < split else i - split + left.width for i in range(width)}
     rest = conjunction([moved(c, places) for c in residual])
-    joined = Rel(Join(left_keys, right_keys, rest), (left, right), left.fields + right.fields)
-    return pick(joined, places.values())
+    fields = kind.fields(left.fields, right.fields)
+    joined = Rel(Join(left_keys, right_keys, rest, kind), (left, right), fields)
+    return pick(joined, [places[i] for i in range(rel.width)])
 
 
 def _as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
@@ -137,7 +138,9 @@ def _moved_call(c: Aggregate, places: dict[int, int]) -> Aggregate:
 def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, int]]:
     """Each side brings exactly what is read of it: its rows are kept as state and may travel."""
     split = rel.inputs[0].width
-    read = needed | (refs(spec.residual) if spec.residual is not None else set())
+    marked = spec.kind is JoinKind.MARK
+    read = needed - {split} if marked else needed
+    read = read | (refs(spec.residual) if spec.residual is not None else set())
     wanted = (
         {*spec.left_keys, *(i for i in read if i < split)},
         {*spec.right_keys, *(i - split for i in read if i >= split)},
@@ -153,8 +156,11 @@ def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, 
         tuple(found[0][k] for k in spec.left_keys),
         tuple(found[1][k] for k in spec.right_keys),
         None if spec.residual is None else moved(spec.residual, places),
+        spec.kind,
     )
-    return Rel(join, (left, right), left.fields + right.fields), places
+    if marked:
+        places = {**found[0], split: left.width}
+    return Rel(join, (left, right), spec.kind.fields(left.fields, right.fields)), places
 
 
 # --- neighbours

@@ -129,7 +129,7 @@ class ExprReader:
                 options = tuple(self.read(o, fields) for o in e.singular_or_list.options)
                 return InList(arg, options, BOOLEAN)
             case "subquery":
-                raise Refused("a subquery in an expression", "write it as a join with the other table")
+                raise Refused("a subquery in an expression", "write it as a join with the other table", "( select")
             case "dynamic_parameter":
                 raise Refused("a parameter", "write the value itself", "$", "?")
             case "window_function":

@@ -16,19 +16,25 @@ from vms.model.types import BIGINT, Kind, SqlType
 from vms.plan.describe import describe_call
 from vms.plan.expr import Case, Cast, Expr, Literal
 from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
-from vms.plan.logical import Group, Rel, pair, pick, project, ref, select, union
-from vms.plan.plan import Aggregate, Field, Source
+from vms.plan.logical import Group, Rel, pair, pick, project, ref, select, turned_pair, union
+from vms.plan.plan import Aggregate, Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.substrait_exprs import ExprReader
 
 _JOINS = {
-    JoinRel.JOIN_TYPE_LEFT: "LEFT JOIN",
-    JoinRel.JOIN_TYPE_RIGHT: "RIGHT JOIN",
-    JoinRel.JOIN_TYPE_OUTER: "FULL JOIN",
-    JoinRel.JOIN_TYPE_LEFT_SEMI: "a subquery with IN or EXISTS",
-    JoinRel.JOIN_TYPE_RIGHT_SEMI: "a subquery with IN or EXISTS",
-    JoinRel.JOIN_TYPE_LEFT_ANTI: "a subquery with NOT IN or NOT EXISTS",
-    JoinRel.JOIN_TYPE_RIGHT_ANTI: "a subquery with NOT IN or NOT EXISTS",
+    JoinRel.JOIN_TYPE_INNER: JoinKind.INNER,
+    JoinRel.JOIN_TYPE_LEFT: JoinKind.LEFT,
+    JoinRel.JOIN_TYPE_OUTER: JoinKind.FULL,
+    JoinRel.JOIN_TYPE_LEFT_SEMI: JoinKind.SEMI,
+    JoinRel.JOIN_TYPE_LEFT_ANTI: JoinKind.ANTI,
+    JoinRel.JOIN_TYPE_LEFT_MARK: JoinKind.MARK,
+}
+#: Those that are one of the others with its sides changed.
+_TURNED = {
+    JoinRel.JOIN_TYPE_RIGHT: JoinKind.LEFT,
+    JoinRel.JOIN_TYPE_RIGHT_SEMI: JoinKind.SEMI,
+    JoinRel.JOIN_TYPE_RIGHT_ANTI: JoinKind.ANTI,
+    JoinRel.JOIN_TYPE_RIGHT_MARK: JoinKind.MARK,
 }
 
 
@@ -120,20 +126,15 @@ class _Reader:
         return project(rel, every)
 
     def _join(self, x: Any) -> Rel:
-        if x.type != JoinRel.JOIN_TYPE_INNER:
-            what = _JOINS.get(x.type, "this kind of join")
-            raise Refused(
-                what,
-                "only inner joins can be maintained at this stage",
-                *what.lower().split()[:1],
-                "exists",
-                "in",
-            )
+        turned = x.type in _TURNED
+        kind = _TURNED[x.type] if turned else _JOINS.get(x.type)
+        if kind is None or x.HasField("post_join_filter"):
+            raise Refused("this kind of join", "use INNER, LEFT, RIGHT or FULL JOIN, EXISTS or IN", "join")
+        if kind is JoinKind.MARK:
+            raise Refused("EXISTS or IN under OR or NOT", "create one view for each condition", "exists", "in ( select")
         left, right = self.read(x.left), self.read(x.right)
-        fields = left.fields + right.fields
-        condition = self._exprs.read(x.expression, fields) if x.HasField("expression") else None
-        rel = pair(left, right, condition)
-        return select(rel, self._exprs.read(x.post_join_filter, fields)) if x.HasField("post_join_filter") else rel
+        condition = self._exprs.read(x.expression, left.fields + right.fields) if x.HasField("expression") else None
+        return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
 
     def _aggregate(self, x: Any) -> Rel:
         """Group expressions and arguments become columns of a projection below."""
