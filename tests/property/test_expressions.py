@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from expression_values import DECIMALS, TYPES, Answer, arrow_array, evaluated, row_by_row, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from vms.errors import UnsupportedSql
 from vms.maintenance.expressions import Evaluator
 from vms.maintenance.operations.projection import ProjectionOperation
 from vms.maintenance.operations.selection import SelectionOperation
-from vms.model.arrow import decimals_of, from_column, to_column
+from vms.model.arrow import from_column, to_column
 from vms.model.changes import Changes, Column
 from vms.model.text import TextPool
 from vms.model.types import (
@@ -38,27 +38,6 @@ from vms.plan.plan import Field, Projection, Selection, make_node
 from vms.testing.oracle import DataFusionOracle
 
 ORACLE = DataFusionOracle()
-DECIMALS = [decimal(1, 0), decimal(5, 2), decimal(18, 4), decimal(19, 0), decimal(30, 15), decimal(38, 2)]
-TYPES = [BOOLEAN, INTEGER, BIGINT, DOUBLE, DATE, TIMESTAMP, VARCHAR, *DECIMALS]
-TEXTS = [
-    "",
-    "a",
-    "A",
-    "ab",
-    "a%b",
-    "a_b",
-    "a\\b",
-    "ä",
-    "Ä",
-    "日本",
-    "😀",
-    "%",
-    "\\",
-    "\n",
-    "\u017f",
-    "\u212a",
-    "1",
-]
 PATTERNS = [
     "",
     "%",
@@ -79,52 +58,6 @@ PATTERNS = [
     "[%",
 ]
 several = settings(deadline=None, max_examples=120)
-
-
-def integers(low: int, top: int) -> st.SearchStrategy[int]:
-    return st.one_of(st.integers(-3, 3), st.integers(low, top), st.sampled_from([low, low + 1, top - 1, top]))
-
-
-def values(type_: SqlType) -> st.SearchStrategy[Any]:
-    """Codes as `Literal` has them, mostly near limits."""
-    match type_.kind:
-        case Kind.BOOLEAN:
-            return st.booleans()
-        case Kind.INTEGER:
-            return integers(-(1 << 31), (1 << 31) - 1)
-        case Kind.BIGINT:
-            return integers(-(1 << 63), (1 << 63) - 1)
-        case Kind.DECIMAL:
-            limit = 10**type_.precision - 1
-            return st.one_of(integers(-limit, limit), st.integers(max(-limit, -999), min(limit, 999)))
-        case Kind.DOUBLE:
-            special = [
-                0.0,
-                1.0,
-                -1.5,
-                0.1,
-                math.nan,
-                math.inf,
-                -math.inf,
-                1e15,
-                1e16,
-                1e-5,
-                1e-6,
-                5e-324,
-                2.675,
-            ]
-            return st.one_of(st.sampled_from(special), st.floats(), st.floats(-1e6, 1e6))
-        case Kind.DATE:
-            return integers(-25000, 50000)
-        case Kind.TIMESTAMP:
-            return integers(-(10**15), 2 * 10**15)
-    return st.one_of(st.sampled_from(TEXTS), st.text(max_size=4).filter(lambda t: "\0" not in t))
-
-
-def arrow_array(type_: SqlType, codes: list[Any]) -> pa.Array:
-    if type_.kind is Kind.DECIMAL:
-        return decimals_of(type_, codes)
-    return pa.array(codes, type_.arrow)
 
 
 def sql_type(t: SqlType) -> str:
@@ -199,54 +132,23 @@ class Rows:
         return Changes(tuple(to_column(t, arrow_array(t, c), pool) for t, c in columns), np.ones(self.count, np.int64))
 
 
-def expected(rows: Rows, e: Expr) -> list[tuple[bool, Any]]:
-    """DataFusion's (failed, value) of every row."""
-    sql, table = f"SELECT {rows.sql(e)} AS x, row FROM t ORDER BY row", rows.table()
+def expected(rows: Rows, e: Expr) -> list[Answer]:
+    """DataFusion's answers."""
+    sql = f"SELECT {rows.sql(e)} AS x, row FROM t ORDER BY row"
 
-    def ask(part: pa.Table) -> list[tuple[bool, Any]]:
-        try:
-            answer = ORACLE.evaluate(sql, {"t": part})
-        except Exception as error:
-            if not any(
-                w in str(error)
-                for w in ("Cast error", "Parser error", "overflow", "Overflow", "too large", "too small")
-            ):
-                raise
-            if part.num_rows == 1:
-                return [(True, None)]
-            return [row for i in range(part.num_rows) for row in ask(part.slice(i, 1))]
-        assert answer.schema.field("x").type == e.type.arrow
-        return [(False, v) for v in plain(answer.column("x"))]
+    def ask(part: pa.Table) -> pa.ChunkedArray:
+        answer = ORACLE.evaluate(sql, {"t": part}).column("x")
+        assert answer.type == e.type.arrow
+        return answer
 
-    return ask(table)
-
-
-def plain(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Comparable values: one NaN, one zero, times as integers."""
-    if pa.types.is_temporal(column.type):
-        column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
-    if pa.types.is_floating(column.type):
-        return [None if v is None else "NaN" if v != v else v + 0.0 for v in column.to_pylist()]
-    return column.to_pylist()
+    return row_by_row(ask, rows.table())
 
 
 def check(rows: Rows, e: Expr) -> None:
     """The evaluator gives DataFusion's values and fails exactly where DataFusion does."""
     pool = TextPool()
-    result = Evaluator([e], pool).evaluate(rows.changes(pool))
-    column = result.columns[0]
-    assert len(column) == rows.count
-    if column.valid is not None:
-        assert not column.codes[~column.valid].any()
-        assert not column.valid.all()
-    if column.high is not None:
-        assert (column.high != column.codes >> 63).any()
-    failed = [False] * rows.count if result.failed is None else result.failed.tolist()
-    keep = ~np.array(failed, np.bool_)
-    got = iter(plain(from_column(e.type, column.take(keep), pool)))
-    ours = [(True, None) if f else (False, next(got)) for f in failed]
-    theirs = expected(rows, e)
-    for i, (our, their) in enumerate(zip(ours, theirs)):
+    ours, result = evaluated(e, rows.changes(pool), pool)
+    for i, (our, their) in enumerate(zip(ours, expected(rows, e))):
         if our[0] and isinstance(their[1], Decimal) and len(their[1].as_tuple().digits) > 38:
             continue  # a value that is outside of its own type: ours is a failure
         assert our == their, f"row {i} of {rows.codes}: {rows.sql(e)}"

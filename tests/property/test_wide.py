@@ -46,6 +46,22 @@ def test_arithmetic_is_exact_or_marked(name: str, pairs: list[tuple[int, int]], 
     assert [g for g, o in zip(wide.to_ints(words), over) if not o] == [e for e, o in zip(expected, over) if not o]
 
 
+@given(pairs=PAIRS, constant=st.booleans())
+@several
+def test_division_cuts_towards_zero(pairs: list[tuple[int, int]], constant: bool) -> None:
+    left = [a for a, _ in pairs]
+    right = [pairs[0][1]] * len(left) if constant else [b for _, b in pairs]
+    words = wide.divide(wide.from_ints(left), wide.from_ints(right[:1] if constant else right))
+    quotients, remainders = map(wide.to_ints, words)
+    for a, b, q, r in zip(left, right, quotients, remainders):
+        if b == 0:
+            assert (q, r) == (0, 0)
+        elif (a, b) != (LOW, -1):
+            exact = abs(a) // abs(b)
+            assert q == (-exact if (a < 0) != (b < 0) else exact)
+            assert r == a - q * b
+
+
 @given(numbers=st.lists(NUMBERS, min_size=1, max_size=30), digits=st.integers(0, 38), truncate=st.booleans())
 @several
 def test_scale_down_rounds_half_away_from_zero(numbers: list[int], digits: int, truncate: bool) -> None:

@@ -81,6 +81,17 @@ def scale_down(a: Wide, digits: int, *, truncate: bool = False) -> Wide:
     return high, low
 
 
+def divide(a: Wide, b: Wide) -> tuple[Wide, Wide]:
+    """Quotient, cut towards zero, and remainder, with the sign of a. Where b is 0 both are 0.
+
+    The quotient of -2**127 and -1 wraps around.
+    """
+    rows = np.broadcast_shapes(a[0].shape, b[0].shape)[0]
+    q_high, q_low, r_high, r_low = (np.empty(rows, np.int64) for _ in range(4))
+    _divide_wide(*_contiguous(a), *_contiguous(b), q_high, q_low, r_high, r_low)
+    return (q_high, q_low), (r_high, r_low)
+
+
 def compare(a: Wide, b: Wide) -> Int64:
     """Numbers below, equal to or above zero, as a is below, equal to or above b."""
     low = (a[1].view(np.uint64) > b[1].view(np.uint64)).astype(np.int64) - (a[1].view(np.uint64) < b[1].view(np.uint64))
@@ -207,6 +218,50 @@ def _divide(a_high, a_low, digits, truncate, high, low):
                 if low_word == np.uint64(0):
                     h += np.uint64(1)
         high[i], low[i] = _signed(h, low_word, a_high[i] < 0)
+
+
+@jit
+def _divide_any(h, low, dh, dl):
+    """Unsigned 128-bit division; words of quotient and remainder."""
+    zero, one, top = np.uint64(0), np.uint64(1), np.uint64(63)
+    if h < dh or (h == dh and low < dl):
+        return zero, zero, h, low
+    if h == zero:
+        return zero, low // dl, zero, low % dl
+    if dh == zero and dl <= _LOW32:
+        q_high, q_low, rest = _divide_small(h, low, dl)
+        return q_high, q_low, zero, rest
+    shift = 0
+    while dh >> top == zero and (dh < h or (dh == h and dl < low)):
+        dh = (dh << one) | (dl >> top)
+        dl <<= one
+        shift += 1
+    q_high, q_low = zero, zero
+    for _ in range(shift + 1):
+        q_high = (q_high << one) | (q_low >> top)
+        q_low <<= one
+        if h > dh or (h == dh and low >= dl):
+            h -= dh + (one if low < dl else zero)
+            low -= dl
+            q_low |= one
+        dl = (dl >> one) | (dh << top)
+        dh >>= one
+    return q_high, q_low, h, low
+
+
+@jit
+def _divide_wide(a_high, a_low, b_high, b_low, q_high, q_low, r_high, r_low):
+    a_step, b_step = int(a_high.shape[0] > 1), int(b_high.shape[0] > 1)
+    for i in range(q_high.shape[0]):
+        ah, bh = a_high[i * a_step], b_high[i * b_step]
+        xh, xl = _magnitude(ah, a_low[i * a_step])
+        yh, yl = _magnitude(bh, b_low[i * b_step])
+        if yh == np.uint64(0) and yl == np.uint64(0):
+            q_high[i] = q_low[i] = r_high[i] = r_low[i] = 0
+            continue
+        qh, ql, rh, rl = _divide_any(xh, xl, yh, yl)
+        q_high[i], q_low[i] = _signed(qh, ql, (ah < 0) != (bh < 0))
+        r_high[i], r_low[i] = _signed(rh, rl, ah < 0)
 
 
 @jit

@@ -34,6 +34,8 @@ class TextPool:
         self._next = 0
         self._swept_size = 0
         self._text_bytes = 0
+        #: How often codes were freed: what is kept by code holds for one value of it.
+        self.sweeps = 0
 
     def __len__(self) -> int:
         return len(self._code_of)
@@ -107,6 +109,7 @@ class TextPool:
 
         The caller guarantees that `live` names every code that anything still holds: states and batches.
         """
+        self.sweeps += 1
         keep = np.zeros(self._next, np.bool_)
         for codes in live:
             keep[codes] = True

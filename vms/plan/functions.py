@@ -7,13 +7,25 @@ plus casts, CASE and IN lists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from vms.model.types import BOOLEAN, MAX_PRECISION, Kind, SqlType, decimal
+from vms.model.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    MAX_PRECISION,
+    TIMESTAMP,
+    VARCHAR,
+    Kind,
+    SqlType,
+    decimal,
+)
 from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref
 from vms.plan.plan import Field
 
-ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*"}
+ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulus": "%"}
 COMPARISONS = {
     "equal": "=",
     "not_equal": "<>",
@@ -27,11 +39,51 @@ COMPARISONS = {
 CONNECTIVES = {"and": "AND", "or": "OR"}
 NULL_TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 PATTERNS = {"like": "LIKE", "ilike": "ILIKE"}
-SUPPORTED = frozenset({*ARITHMETIC, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, "negate", "not", "coalesce"})
+#: Of arguments of one type; NULL only where all of them are.
+_FIRST_KNOWN = frozenset({"coalesce", "greatest", "least"})
+#: Functions of text: the arguments (t text, i integer, * any number of the last) of each form, and the result.
+_TEXT: dict[str, tuple[tuple[str, ...], SqlType]] = {
+    "substring": (("ti", "tii"), VARCHAR),
+    "upper": (("t",), VARCHAR),
+    "lower": (("t",), VARCHAR),
+    "btrim": (("t", "tt"), VARCHAR),
+    "ltrim": (("t", "tt"), VARCHAR),
+    "rtrim": (("t", "tt"), VARCHAR),
+    "reverse": (("t",), VARCHAR),
+    "replace": (("ttt",), VARCHAR),
+    "left": (("ti",), VARCHAR),
+    "right": (("ti",), VARCHAR),
+    "str_concat": (("tt*",), VARCHAR),
+    "concat": (("t*",), VARCHAR),
+    "concat_ws": (("tt*",), VARCHAR),
+    "character_length": (("t",), INTEGER),
+    "octet_length": (("t",), INTEGER),
+    "strpos": (("tt",), INTEGER),
+    "starts_with": (("tt",), BOOLEAN),
+    "ends_with": (("tt",), BOOLEAN),
+    "contains": (("tt",), BOOLEAN),
+}
+#: Parts of dates and timestamps, and the types of those that are no INTEGER.
+DATE_PARTS = frozenset({
+    "year", "isoyear", "quarter", "month", "week", "day", "doy", "dow", "isodow", "hour", "minute", "second",
+    "millisecond", "microsecond", "nanosecond", "epoch",
+})  # fmt: skip
+_PART_TYPES = {"epoch": DOUBLE, "nanosecond": BIGINT}
+#: What date_trunc cuts to.
+DATE_UNITS = frozenset(
+    ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
+)
+SUPPORTED = frozenset(
+    {*ARITHMETIC, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, *_FIRST_KNOWN, *_TEXT}
+    | {"negate", "not", "date_part", "date_trunc", "add_interval", "add_seconds"}
+)
 #: Aggregate functions of `plan.Aggregate`.
 AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
 #: Functions whose result is never NULL, whatever their arguments are.
-_NEVER_NULL = frozenset({*NULL_TESTS, "is_distinct_from", "is_not_distinct_from"})
+_NEVER_NULL = frozenset({*NULL_TESTS, "is_distinct_from", "is_not_distinct_from", "concat"})
+
+#: Digits that a quotient has beyond the dividend's.
+_MORE_DIGITS = 4
 
 _INTEGERS = (Kind.INTEGER, Kind.BIGINT)
 _NUMBERS = (*_INTEGERS, Kind.DECIMAL, Kind.DOUBLE)
@@ -44,6 +96,8 @@ def result_type(function: str, args: Sequence[SqlType]) -> SqlType | None:
     if function in ARITHMETIC and len(args) == 2:
         if kinds == {Kind.DECIMAL}:
             return _decimal_result(function, *args)
+        if kinds == {Kind.DATE}:
+            return BIGINT if function == "subtract" else None
         return args[0] if same and args[0].kind in _NUMBERS else None
     if function in COMPARISONS and len(args) == 2:
         return BOOLEAN if same else None
@@ -57,15 +111,40 @@ def result_type(function: str, args: Sequence[SqlType]) -> SqlType | None:
         return args[0] if args[0].kind in _NUMBERS else None
     if function == "not" and len(args) == 1:
         return BOOLEAN if kinds == {Kind.BOOLEAN} else None
-    if function == "coalesce" and same:
+    if function in _FIRST_KNOWN and same:
         return args[0]
+    if function in _TEXT:
+        return _text_result(function, args)
+    if function == "add_interval" and len(args) == 4:
+        return args[0] if args[0].kind in (Kind.DATE, Kind.TIMESTAMP) else None
+    if function == "add_seconds" and len(args) == 2:
+        return args[0] if args[0].kind is Kind.DATE and args[1] == BIGINT else None
     return None
+
+
+def date_result(function: str, word: str, arg: SqlType) -> SqlType | None:
+    """The type of date_part and date_trunc, which depends on what is asked for."""
+    if function == "date_part" and word in DATE_PARTS and arg.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return _PART_TYPES.get(word, INTEGER)
+    return TIMESTAMP if function == "date_trunc" and word in DATE_UNITS and arg.kind is Kind.TIMESTAMP else None
+
+
+def _text_result(function: str, args: Sequence[SqlType]) -> SqlType | None:
+    letters = "".join("t" if t.kind is Kind.VARCHAR else "i" if t.kind in _INTEGERS else "-" for t in args)
+    forms, result = _TEXT[function]
+    return result if any(re.fullmatch(form, letters) for form in forms) else None
 
 
 def _decimal_result(function: str, a: SqlType, b: SqlType) -> SqlType | None:
     """DataFusion's rule: room for every result, at most 38 digits; None where the scale does not fit."""
     if function == "multiply":
         scale, precision = a.scale + b.scale, a.precision + b.precision + 1
+    elif function == "divide":
+        scale = min(a.scale + _MORE_DIGITS, MAX_PRECISION)
+        precision = a.precision + scale - a.scale + b.scale
+    elif function == "modulus":
+        scale = max(a.scale, b.scale)
+        precision = min(a.precision - a.scale, b.precision - b.scale) + scale
     else:
         scale = max(a.scale, b.scale)
         precision = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
@@ -115,7 +194,7 @@ def may_be_null(e: Expr, fields: Sequence[Field]) -> bool:
             if name in _NEVER_NULL:
                 return False
             nullable = [may_be_null(a, fields) for a in e.args]
-            return all(nullable) if name == "coalesce" else any(nullable)
+            return all(nullable) if name in _FIRST_KNOWN else any(nullable)
         case Cast():
             return e.safe or may_be_null(e.arg, fields)
         case Case():

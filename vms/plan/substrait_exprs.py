@@ -7,8 +7,9 @@ from typing import Any
 
 from vms.errors import InternalError
 from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType, decimal
-from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref
-from vms.plan.functions import SUPPORTED, castable, result_type
+from vms.plan.calls import call, readable, refused, to_call
+from vms.plan.expr import Case, Cast, Expr, InList, Literal, Ref
+from vms.plan.functions import castable
 from vms.plan.plan import Field
 from vms.plan.refusals import Refused
 
@@ -21,53 +22,13 @@ _LITERALS = {
     "date": DATE,
     "string": VARCHAR,
 }
-_MICROSECONDS = 6
+_MICROSECONDS, _NANOSECONDS = 6, 9
+#: DataFusion's TIMESTAMP has nanoseconds; ours keeps microseconds of it.
+_TIMESTAMPS = (_MICROSECONDS, _NANOSECONDS)
+_SECOND = 1_000_000
 
 #: How DataFusion marks an unsigned integer, which no SQL type of ours is.
 _UNSIGNED = 1
-
-#: Tests of a truth value, as comparisons that are never NULL.
-_TRUTH_TESTS = {
-    "is_true": ("is_not_distinct_from", True),
-    "is_not_true": ("is_distinct_from", True),
-    "is_false": ("is_not_distinct_from", False),
-    "is_not_false": ("is_distinct_from", False),
-}
-_SAME = {"is_unknown": "is_null", "is_not_unknown": "is_not_null"}
-
-_READABLE = SUPPORTED | _TRUTH_TESTS.keys() | _SAME.keys() | {"nullif"}
-
-#: How functions that we refuse are written in SQL, where that is not `name(...)`.
-_SPELLINGS = {
-    "divide": ("/",),
-    "modulus": ("%", "mod"),
-    "str_concat": ("||", "concat"),
-    "date_part": ("extract", "date_part"),
-    "substring": ("substring", "substr"),
-    "add": ("+",),
-    "subtract": ("-",),
-    "multiply": ("*",),
-    "like": ("like",),
-    "ilike": ("ilike",),
-    "regex_match": ("~", "regexp_like"),
-    "regex_imatch": ("~*", "regexp_like"),
-    "regex_not_match": ("!",),
-    "regex_not_imatch": ("!",),
-    "make_array": ("array", "["),
-    "struct": ("struct", "in"),
-}
-_NAMES = {
-    "divide": "division",
-    "modulus": "the remainder operator",
-    "str_concat": "joining text with ||",
-    "date_part": "a part of a date",
-    "regex_match": "a regular expression",
-    "regex_imatch": "a regular expression",
-    "regex_not_match": "a regular expression",
-    "regex_not_imatch": "a regular expression",
-    "make_array": "an array",
-    "struct": "a row as a value",
-}
 
 
 def read_type(t: Any) -> SqlType:
@@ -75,7 +36,7 @@ def read_type(t: Any) -> SqlType:
     kind = t.WhichOneof("kind")
     if kind == "decimal":
         return decimal(t.decimal.precision, t.decimal.scale)
-    if kind == "precision_timestamp" and t.precision_timestamp.precision == _MICROSECONDS:
+    if kind == "precision_timestamp" and t.precision_timestamp.precision in _TIMESTAMPS:
         return TIMESTAMP
     signed = kind not in ("i32", "i64") or getattr(t, kind).type_variation_reference != _UNSIGNED
     if kind in _TYPES and signed:
@@ -137,20 +98,30 @@ class ExprReader:
         raise Refused(f"an expression of kind {kind}", "rewrite it with operators, CASE or CAST")
 
     def _call(self, name: str, arguments: Sequence[Any], fields: Sequence[Field]) -> Expr:
-        if name not in _READABLE:
-            raise _refused(name)
-        args = [self.read(a, fields) for a in arguments]
-        if name in ("like", "ilike") and len(args) == 3:
-            escape = args.pop()
-            if escape != Literal(None, VARCHAR):
-                raise Refused("LIKE with ESCAPE", "use the default escape, a backslash", "escape")
-        name = _SAME.get(name, name)
-        if name in _TRUTH_TESTS:
-            name, truth = _TRUTH_TESTS[name]
-            args.append(Literal(truth, BOOLEAN))
-        if name == "nullif":
-            return Case(((call("equal", *args), Literal(None, args[0].type)),), args[0], args[0].type)
-        return call(name, *args)
+        if not readable(name):
+            raise refused(name)
+        if name in ("add", "subtract"):
+            moved = self._moved_in_time(name == "subtract", arguments, fields)
+            if moved is not None:
+                return moved
+        return to_call(name, [self.read(a, fields) for a in arguments])
+
+    def _moved_in_time(self, back: bool, arguments: Sequence[Any], fields: Sequence[Field]) -> Expr | None:
+        """A sum with an interval; None for other sums."""
+        for interval, other in ((arguments[1], arguments[0]), (arguments[0], arguments[1])):
+            kind = interval.WhichOneof("rex_type")
+            if kind == "literal" and interval.literal.WhichOneof("literal_type") == "interval_compound":
+                months, days, micros = (-n if back else n for n in _interval_parts(interval.literal.interval_compound))
+                amount = Literal(months, INTEGER), Literal(days, INTEGER), Literal(micros, BIGINT)
+                return call("add_interval", self.read(other, fields), *amount)
+            if kind == "cast" and interval.cast.type.WhichOneof("kind") == "interval_compound":
+                # a number of days: DataFusion makes seconds of it, and of these an interval
+                seconds = interval.cast.input
+                if seconds.WhichOneof("rex_type") != "cast" or seconds.cast.type.interval_day.precision != 0:
+                    raise _no_interval()
+                later = self.read(seconds.cast.input, fields)
+                return call("add_seconds", self.read(other, fields), call("negate", later) if back else later)
+        return None
 
     def _cast(self, cast: Any, fields: Sequence[Field]) -> Expr:
         arg, target = self.read(cast.input, fields), read_type(cast.type)
@@ -176,20 +147,6 @@ class ExprReader:
         return Case(tuple(branches), otherwise, results[0].type)
 
 
-def call(name: str, *args: Expr) -> Call:
-    """A call of the closed list, typed; Refused where the list does not hold it."""
-    t = result_type(name, [a.type for a in args])
-    if t is None:
-        raise _refused(name, f" of ({', '.join(str(a.type) for a in args)})")
-    return Call(name, args, t)
-
-
-def _refused(name: str, types: str = "") -> Refused:
-    what = _NAMES.get(name, f"function {name}") + types
-    instead = "compute it when reading the view, or store it in a column"
-    return Refused(what, instead, *_SPELLINGS.get(name, (name,)))
-
-
 def _literal(literal: Any) -> Literal:
     kind = literal.WhichOneof("literal_type")
     if kind in _LITERALS:
@@ -197,16 +154,25 @@ def _literal(literal: Any) -> Literal:
     if kind == "decimal":
         value = int.from_bytes(literal.decimal.value, "little", signed=True)
         return Literal(value, decimal(literal.decimal.precision, literal.decimal.scale))
-    if kind == "precision_timestamp" and literal.precision_timestamp.precision == _MICROSECONDS:
-        return Literal(literal.precision_timestamp.value, TIMESTAMP)
+    if kind == "precision_timestamp" and literal.precision_timestamp.precision in _TIMESTAMPS:
+        moment = literal.precision_timestamp
+        return Literal(moment.value // 10 ** (moment.precision - _MICROSECONDS), TIMESTAMP)
     if kind == "null":
         return Literal(None, read_type(literal.null))
     if kind is not None and kind.startswith("interval"):
-        raise Refused(
-            "an interval added to a column",
-            "move the interval to the constant it is compared with",
-            "interval",
-            "+",
-            "-",
-        )
+        raise _no_interval()
     raise Refused(f"a constant of type {_type_name(kind)}", "cast it to a type that a table can have", "cast", "::")
+
+
+def _interval_parts(interval: Any) -> tuple[int, int, int]:
+    """Months, days and microseconds of a constant interval."""
+    months, days = interval.interval_year_to_month, interval.interval_day_to_second
+    nanos = days.subseconds * 10 ** (_NANOSECONDS - days.precision)
+    if nanos % 1000:
+        raise Refused("an interval of nanoseconds", "use whole microseconds", "interval")
+    return 12 * months.years + months.months, days.days, days.seconds * _SECOND + nanos // 1000
+
+
+def _no_interval() -> Refused:
+    instead = "add intervals to dates and timestamps only, and compare times with times"
+    return Refused("an interval as a value", instead, "interval", "-", "+")

@@ -8,13 +8,13 @@ operands' bounds prove that nothing overflows, else 128 bits; a result of more t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from vms.kernels import wide
-from vms.maintenance.expressions.value import INT32, INT64, Bounds, Value, either
+from vms.maintenance.expressions.value import INT32, INT64, Bounds, Run, Value, mark
 from vms.model.types import MAX_NARROW_PRECISION, Kind, SqlType
+from vms.plan.expr import Call
 
 _NARROW: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
@@ -22,6 +22,24 @@ _NARROW: dict[str, Callable[..., np.ndarray]] = {
     "multiply": np.multiply,
 }
 _WIDE = {"add": wide.add, "subtract": wide.subtract, "multiply": wide.multiply}
+
+
+def runner(e: Call) -> Run | None:
+    """The function of a call of this family."""
+    op, kinds = e.function, [a.type.kind for a in e.args]
+    if op == "negate":
+        return lambda v: negate(v[0], e.type)
+    if op not in _NARROW:
+        return None
+    match kinds:
+        case [Kind.DECIMAL, Kind.DECIMAL]:
+            a_scale, b_scale = (a.type.scale for a in e.args)
+            return lambda v: decimals(op, v[0], v[1], a_scale, b_scale, e.type)
+        case [Kind.DOUBLE, Kind.DOUBLE]:
+            return lambda v: doubles(op, v[0], v[1])
+        case [Kind.INTEGER, Kind.INTEGER] | [Kind.BIGINT, Kind.BIGINT]:
+            return lambda v: integers(op, v[0], v[1], e.type)
+    return None
 
 
 def integers(op: str, a: Value, b: Value, type_: SqlType) -> Value:
@@ -44,6 +62,8 @@ def decimals(op: str, a: Value, b: Value, a_scale: int, b_scale: int, type_: Sql
     scale = a_scale + b_scale
     if op != "multiply":
         scale = max(a_scale, b_scale)
+        if a_scale != b_scale:
+            a, b = a.with_state_of(b), b.with_state_of(a)  # what is NULL anyway does not fail
         a, b = rescale(a, a_scale, scale), rescale(b, b_scale, scale)
     return within_precision(rescale(_exact(op, a, b), scale, type_.scale), type_.precision)
 
@@ -76,13 +96,6 @@ def within_precision(a: Value, precision: int) -> Value:
     else:
         failed = (a.codes >= 10**precision) | (a.codes <= -(10**precision))
     return mark(a, failed)
-
-
-def mark(a: Value, failed: np.ndarray) -> Value:
-    """The value, failed also where `failed` says so and it is not NULL."""
-    if a.valid is not None:
-        failed = failed & a.valid
-    return replace(a, failed=either(a.failed, failed)) if failed.any() else a
 
 
 def _exact(op: str, a: Value, b: Value) -> Value:

@@ -15,10 +15,10 @@ import numpy as np
 
 from vms.errors import UnsupportedSql
 from vms.kernels import wide
-from vms.maintenance.expressions.arithmetic import mark, rescale, within_precision
+from vms.maintenance.expressions.arithmetic import rescale, within_precision
 from vms.maintenance.expressions.format import format_value, parse_value
 from vms.maintenance.expressions.text import intern_texts, known_rows, map_texts
-from vms.maintenance.expressions.value import INT32, INT64, Value, both
+from vms.maintenance.expressions.value import INT32, INT64, Value, both, in_range, mark
 from vms.model.text import TextPool
 from vms.model.types import Kind, SqlType
 
@@ -77,14 +77,7 @@ def _null_where_failed(cast: Caster, a: Value) -> Value:
 
 
 def _in_range(a: Value, target: SqlType) -> Value:
-    """An integer as it is, failed where it does not fit the target's width."""
-    low, top = INT64 if target.kind is Kind.BIGINT else INT32
-    if a.high is not None:
-        high, codes = a.words
-        return mark(replace(a, high=None), (high != codes >> 63) | (codes < low) | (codes > top))
-    if low <= a.limits(False)[0] and a.limits(False)[1] <= top:
-        return a
-    return mark(a, (a.codes < low) | (a.codes > top))
+    return in_range(a, INT64 if target.kind is Kind.BIGINT else INT32)
 
 
 def _to_decimal(a: Value, source: SqlType, target: SqlType) -> Value:

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 
 from vms.errors import UnsupportedSql
-from vms.maintenance.expressions import arithmetic, logic
+from vms.maintenance.expressions import arithmetic, dates, division, logic, patterns, text_functions
 from vms.maintenance.expressions.casts import caster
 from vms.maintenance.expressions.format import format_value
-from vms.maintenance.expressions.text import like
-from vms.maintenance.expressions.value import Value, either
+from vms.maintenance.expressions.value import Run, Value, either
 from vms.model.changes import Bool, Changes, Column
 from vms.model.text import TextPool
 from vms.model.types import BOOLEAN, Kind, SqlType
 from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref, children
-
-Run = Callable[[list[Value]], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,34 +171,18 @@ def _runner(e: Expr, pool: TextPool) -> Run | None:
 
 
 def _call(e: Call, pool: TextPool) -> Run:
-    name, types = e.function, [a.type for a in e.args]
-    kind, same = types[0].kind, len(set(types)) == 1
-    match name:
-        case "add" | "subtract" | "multiply" if kind is Kind.DECIMAL and types[1].kind is kind:
-            return lambda v: arithmetic.decimals(name, v[0], v[1], types[0].scale, types[1].scale, e.type)
-        case "add" | "subtract" | "multiply" if kind is Kind.DOUBLE and same:
-            return lambda v: arithmetic.doubles(name, v[0], v[1])
-        case "add" | "subtract" | "multiply" if kind in (Kind.INTEGER, Kind.BIGINT) and same:
-            return lambda v: arithmetic.integers(name, v[0], v[1], e.type)
-        case "negate":
-            return lambda v: arithmetic.negate(v[0], e.type)
-        case "and":
-            return logic.conjunction
-        case "or":
-            return logic.disjunction
-        case "not":
-            return lambda v: logic.negation(v[0])
-        case "is_null":
-            return lambda v: logic.is_null(v[0])
-        case "is_distinct_from" if same:
-            return lambda v: logic.distinct(v[0], v[1], kind, pool)
-        case "coalesce" if same:
-            return logic.coalesce
-        case "like" | "ilike" if kind is Kind.VARCHAR and same:
-            return lambda v: like(v[0], v[1], pool, name == "ilike")
-        case _ if name in logic.COMPARISONS and same:
-            return lambda v: logic.compare(name, v[0], v[1], kind, pool)
-    raise UnsupportedSql(f"function {name}({', '.join(map(str, types))})")
+    """The function of a call, from the family that has it."""
+    run = (
+        arithmetic.runner(e)
+        or division.runner(e)
+        or logic.runner(e, pool)
+        or dates.runner(e)
+        or patterns.runner(e, pool)
+        or text_functions.runner(e, pool)
+    )
+    if run is None:
+        raise UnsupportedSql(f"function {e.function}({', '.join(str(a.type) for a in e.args)})")
+    return run
 
 
 def _failed_at(value: Value, row: int) -> bool:

@@ -8,10 +8,11 @@ import numpy as np
 
 from vms.kernels import wide
 from vms.maintenance.expressions.text import compare_text
-from vms.maintenance.expressions.value import INT64, Value, both, choose, either
+from vms.maintenance.expressions.value import INT64, Run, Value, both, choose, either
 from vms.model.changes import Bool, Int64
 from vms.model.text import TextPool
 from vms.model.types import Kind
+from vms.plan.expr import Call
 
 _AGAINST_ZERO = {
     "equal": np.equal,
@@ -22,6 +23,30 @@ _AGAINST_ZERO = {
     "gte": np.greater_equal,
 }
 COMPARISONS = frozenset(_AGAINST_ZERO)
+
+
+def runner(e: Call, pool: TextPool) -> Run | None:
+    """The function of a call of this family."""
+    op, types = e.function, [a.type for a in e.args]
+    kind, same = types[0].kind, len(set(types)) == 1
+    match op:
+        case "and":
+            return conjunction
+        case "or":
+            return disjunction
+        case "not":
+            return lambda v: negation(v[0])
+        case "is_null":
+            return lambda v: is_null(v[0])
+        case "is_distinct_from" if same:
+            return lambda v: distinct(v[0], v[1], kind, pool)
+        case "coalesce" if same:
+            return coalesce
+        case "greatest" | "least" if same:
+            return lambda v: extreme("gt" if op == "greatest" else "lt", v, kind, pool)
+        case _ if op in COMPARISONS and same:
+            return lambda v: compare(op, v[0], v[1], kind, pool)
+    return None
 
 
 def compare(op: str, a: Value, b: Value, kind: Kind, pool: TextPool) -> Value:
@@ -76,6 +101,21 @@ def coalesce(args: list[Value]) -> Value:
             result = a
         else:
             result = choose(a.valid if a.failed is None else a.valid | a.failed, a, result)
+    return result
+
+
+def extreme(op: str, args: list[Value], kind: Kind, pool: TextPool) -> Value:
+    """The value that is `op` all others, NULLs left aside; NULL where all are NULL."""
+    result = args[0]
+    for a in args[1:]:
+        better = _compare(op, a, result, kind, pool)
+        if a.valid is not None:
+            better = better & a.valid
+        if result.valid is not None:
+            better = better | ~result.valid
+        failed = either(a.failed, result.failed)
+        result = choose(better, a, result)
+        result.failed = failed
     return result
 
 

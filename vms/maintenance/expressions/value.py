@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +121,28 @@ class Value:
         if high is not None and wide.fits_narrow((high, codes)):
             high = None
         return Column(codes, valid, high)
+
+
+#: A compiled step: the values of its arguments in, its own out.
+Run = Callable[[list[Value]], Value]
+
+
+def mark(a: Value, failed: Bool) -> Value:
+    """The value, failed also where `failed` says so and it is not NULL."""
+    if a.valid is not None:
+        failed = failed & a.valid
+    return replace(a, failed=either(a.failed, failed)) if failed.any() else a
+
+
+def in_range(a: Value, bounds: Bounds) -> Value:
+    """An integer as it is, narrow, failed where it is out of bounds."""
+    low, top = bounds
+    if a.high is not None:
+        high, codes = a.words
+        return mark(replace(a, high=None), (high != codes >> 63) | (codes < low) | (codes > top))
+    if low <= a.limits(False)[0] and a.limits(False)[1] <= top:
+        return a
+    return mark(a, (a.codes < low) | (a.codes > top))
 
 
 def type_bounds(type_: SqlType) -> Bounds | None:
