@@ -60,7 +60,7 @@ _DAY = 86_400_000_000
 DAYS = [-25567, -25509, -25508, -1, 0, 1, 58, 59, 365, 10956, 11016, 11017, 18260, 18261, 18262, 18322, 18627, 18628]
 LONG = "long " * 2000
 
-#: What DuckDB computes alike, given the rows for which ours does not fail.
+#: What DuckDB computes alike, for the rows for which neither fails (its ranges differ).
 BOTH = [
     "dt + INTERVAL '1' MONTH", "dt - INTERVAL '13' MONTH", "dt + INTERVAL '1 month 2 days'", "dt + INTERVAL '90' DAY",
     "ts + INTERVAL '1' HOUR", "ts - INTERVAL '3' MONTH", "ts - INTERVAL '1 month 1 day 1 second'",
@@ -182,4 +182,4 @@ def test_expression(sql: str, data: st.DataObject) -> None:
     if sql not in ONE and kept.num_rows:
         mine = [value for failed, value in ours if not failed]
         for i, (our, (failed, their)) in enumerate(zip(mine, ask(DUCK, sql, expr.type, kept))):
-            assert not failed and same(our, their), f"DuckDB, row {kept.slice(i, 1).to_pylist()}: {sql}: {our}, {their}"
+            assert failed or same(our, their), f"DuckDB, row {kept.slice(i, 1).to_pylist()}: {sql}: {our}, {their}"
