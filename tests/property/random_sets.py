@@ -8,7 +8,7 @@ from random_views import View, _condition, _from, _number, _of
 from vms.model.types import Kind
 
 _KINDS = [Kind.INTEGER, Kind.VARCHAR, Kind.DECIMAL, Kind.DATE, Kind.BOOLEAN, Kind.DOUBLE]
-OPERATIONS = ["UNION ALL", "UNION"]
+OPERATIONS = ["UNION ALL", "UNION", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"]
 
 
 @st.composite

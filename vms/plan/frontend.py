@@ -21,8 +21,9 @@ from vms.model.types import from_arrow
 from vms.plan.join_order import order_joins
 from vms.plan.logical import Rel
 from vms.plan.plan import Field, MaintenancePlan
-from vms.plan.refusals import Refused, check, explain_error, place, plain
+from vms.plan.refusals import Refused, check, explain_error, holds, place, plain
 from vms.plan.rounds import TIMES, to_rounds
+from vms.plan.set_operations import Counted
 from vms.plan.simplify import simplify
 from vms.plan.substrait_reader import read_plan
 
@@ -68,7 +69,7 @@ def plan_view(
     optimised = _optimised(context, sql, tables)
     try:
         _refuse_null_aware(optimised)
-        read = read_plan(_exported(optimised, context), tables)
+        read = read_plan(_exported(optimised, context), tables, _counted(sql))
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})))
     except Refused as refused:
         raise place(sql, refused) from None
@@ -113,6 +114,13 @@ def _refuse_null_aware(optimised: LogicalPlan) -> None:
     """NOT IN tells NULL from false; the export does not say where."""
     if any(line.endswith(" null_aware") for line in optimised.display_indent().splitlines()):
         raise Refused("NOT IN (SELECT ...) where NULLs may occur", "write NOT EXISTS", "not in ( select", "not")
+
+
+def _counted(sql: str) -> Counted:
+    """Which set operations of the text count how often a row occurs."""
+    null_safe = holds(sql, "is", "not", "distinct") or holds(sql, "<=>")
+    null_safe &= any(holds(sql, word) for word in ("exists", "semi", "anti"))
+    return Counted(holds(sql, "intersect", "all"), holds(sql, "except", "all"), null_safe)
 
 
 def _counts(tables: Mapping[str, BaseTable], measured: Mapping[str, int]) -> dict[str, int]:

@@ -155,6 +155,24 @@ def key_pair(c: Expr, split: int) -> tuple[Expr, Expr] | None:
     return None
 
 
+def as_equalities(c: Expr, split: int, fields: Sequence[Field]) -> list[Expr]:
+    """`a IS NOT DISTINCT FROM b` between the inputs of a join as equalities, which can be its key; others as is.
+
+    Where NULLs may occur: both or none is NULL, and the values are equal with one value in the place of NULL.
+    """
+    if not (isinstance(c, Call) and c.function == "is_not_distinct_from"):
+        return [c]
+    if key_pair(Call("equal", c.args, BOOLEAN), split) is None:
+        return [c]
+    if not any(may_be_null(a, fields) for a in c.args):
+        return [Call("equal", c.args, BOOLEAN)]
+    t = c.args[0].type
+    some = Literal({Kind.VARCHAR: "", Kind.BOOLEAN: False, Kind.DOUBLE: 0.0}.get(t.kind, 0), t)
+    nulls = tuple(Call("is_null", (a,), BOOLEAN) for a in c.args)
+    values = tuple(Call("coalesce", (a, some), t) for a in c.args)
+    return [Call("equal", values, BOOLEAN), Call("equal", nulls, BOOLEAN)]
+
+
 def equal_columns(rel: Rel) -> list[tuple[int, int]]:
     """Pairs (left column, right column) that a join makes equal, each counted in its own input."""
     if isinstance(rel.spec, Join):

@@ -41,7 +41,6 @@ class _Rule:
 
 
 _NAMES_FOLLOW = (".", "as")
-_SET = "create one view for each SELECT and put them together when reading"
 _TOP = "leave it out and take the first rows when reading the view"
 _SPLIT = "create one view for each grouping"
 _CHANGING = "its value changes while no base row does; keep the value in a column and compare with that"
@@ -61,8 +60,6 @@ _CHANGING_WORDS = ("current_date", "current_time", "current_timestamp", "localti
 _RULES = (
     _Rule(("explain",), "EXPLAIN", "a view is defined by exactly one SELECT"),
     _Rule(("with", "recursive"), "a recursive query", "join a fixed number of times"),
-    _Rule(("intersect",), "INTERSECT", "join the two SELECTs on all columns and group by them"),
-    _Rule(("except",), "EXCEPT", _SET),
     _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
     _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY", 1),
     _Rule(("limit",), "LIMIT", _TOP),
@@ -106,6 +103,12 @@ def check(sql: str) -> None:
     if found:
         start, rule = min(found, key=lambda f: f[0])
         raise UnsupportedSql(rule.construct, rule.instead, **_place(sql, start))
+
+
+def holds(sql: str, *words: str) -> bool:
+    """Whether these words stand in the text in sequence (not as a quoted name)."""
+    texts = [w.text for w in _words(sql)]
+    return any(tuple(texts[i : i + len(words)]) == words for i in range(len(texts)))
 
 
 def place(sql: str, refused: Refused) -> UnsupportedSql:

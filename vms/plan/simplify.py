@@ -13,6 +13,7 @@ from vms.plan.logical import (
     Group,
     Match,
     Rel,
+    as_equalities,
     conjunction,
     conjuncts,
     key_pair,
@@ -51,7 +52,8 @@ def _with_keys(rel: Rel) -> Rel:
     split, width = left.width, left.width + right.width
     pairs: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
-    for c in conjuncts(rel.spec.condition):
+    fields = left.fields + right.fields
+    for c in (e for c in conjuncts(rel.spec.condition) for e in as_equalities(c, split, fields)):
         sides = key_pair(c, split)
         if sides is None:
             residual.append(c)

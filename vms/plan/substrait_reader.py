@@ -19,6 +19,7 @@ from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
 from vms.plan.logical import Group, Rel, pair, pick, project, ref, select, turned_pair, union
 from vms.plan.plan import Aggregate, Field, JoinKind, Source
 from vms.plan.refusals import Refused
+from vms.plan.set_operations import Counted, as_set_operation
 from vms.plan.substrait_exprs import ExprReader
 
 _JOINS = {
@@ -47,21 +48,21 @@ class ReadPlan:
     ordered: bool
 
 
-def read_plan(plan_bytes: bytes, tables: Mapping[str, BaseTable]) -> ReadPlan:
-    """The logical tree of an exported plan over these tables."""
+def read_plan(plan_bytes: bytes, tables: Mapping[str, BaseTable], text: Counted) -> ReadPlan:
+    """The logical tree of an exported plan over these tables; `text` tells what the plan does not."""
     plan = Plan()
     plan.ParseFromString(plan_bytes)
     functions = {x.extension_function.function_anchor: x.extension_function.name for x in plan.extensions}
     root = plan.relations[0].root
-    reader = _Reader(functions, tables)
+    reader = _Reader(functions, tables, text)
     rel = reader.read(root.input)
     return ReadPlan(rel, tuple(root.names), reader.ordered)
 
 
 class _Reader:
-    def __init__(self, functions: Mapping[int, str], tables: Mapping[str, BaseTable]) -> None:
+    def __init__(self, functions: Mapping[int, str], tables: Mapping[str, BaseTable], text: Counted) -> None:
         self._exprs = ExprReader(functions)
-        self._tables = tables
+        self._tables, self._text = tables, text
         self.ordered = False
 
     def read(self, r: SubstraitRel) -> Rel:
@@ -134,6 +135,11 @@ class _Reader:
             raise Refused("EXISTS or IN under OR or NOT", "create one view for each condition", "exists", "in ( select")
         left, right = self.read(x.left), self.read(x.right)
         condition = self._exprs.read(x.expression, left.fields + right.fields) if x.HasField("expression") else None
+        if kind in (JoinKind.SEMI, JoinKind.ANTI) and not turned:
+            anti = kind is JoinKind.ANTI
+            found = as_set_operation(left, right, condition, anti=anti, text=self._text, tables=self._tables)
+            if found is not None:
+                return found
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
 
     def _aggregate(self, x: Any) -> Rel:

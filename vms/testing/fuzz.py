@@ -28,7 +28,7 @@ from vms.model.table import BaseTable
 from vms.plan.frontend import plan_view
 from vms.plan.plan import MaintenancePlan
 from vms.testing.compare import assert_same_rows
-from vms.testing.oracle import DataFusionOracle, DuckOracle
+from vms.testing.oracle import DataFusionOracle, DuckOracle, beyond_datafusion
 from vms.testing.plan_run import MEMBERS, SWEEP_ALWAYS, Event, Members, Rows, ViewTable, row_changes
 from vms.testing.random_sql import KEYS, TABLES, VALUES, Generator
 
@@ -82,8 +82,10 @@ def check(texts: dict[str, str], plan: MaintenancePlan, random: Random) -> None:
         for name, sql in texts.items():
             where = f"{sql}\nstep {step}"
             alone[name].write(emitted[name], engine.pool)
-            expected = datafusion.evaluate(sql, rows)
-            assert_same_rows(expected, duck.evaluate(sql, rows), f"the oracles about {where}")
+            expected = duck.evaluate(sql, rows)
+            if not beyond_datafusion(sql):
+                theirs, expected = expected, datafusion.evaluate(sql, rows)
+                assert_same_rows(expected, theirs, f"the oracles about {where}")
             assert_same_rows(alone[name].arrow(), expected, where)
             assert_same_rows(engine.contents(name), expected, f"contents: {where}")
             assert_same_rows(members.tables[name].arrow(), expected, f"three members: {where}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -35,6 +36,14 @@ class DataFusionOracle:
             for name in tables:
                 self._context.deregister_table(name)
         return result.cast(pa.schema([f.with_type(from_arrow(f.type).arrow) for f in result.schema]))
+
+
+_COUNTED = re.compile(r"\b(?:INTERSECT|EXCEPT)\s+ALL\b", re.IGNORECASE)
+
+
+def beyond_datafusion(sql: str) -> bool:
+    """Whether a view is by intent not what DataFusion answers: its INTERSECT ALL and EXCEPT ALL do not count."""
+    return _COUNTED.search(sql) is not None
 
 
 class DuckOracle:
