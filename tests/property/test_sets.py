@@ -30,6 +30,25 @@ def test_views_equal_both_oracles_on_one_member_and_on_three(definitions: list[V
     assert_views_equal_both_oracles(definitions, history, slots)
 
 
+NULL_SAFE = [
+    "SELECT a.k, b.s FROM t a JOIN u b ON (a.s IS NOT DISTINCT FROM b.s) AND (a.i IS NOT DISTINCT FROM b.q)",
+    "SELECT a.k, b.p, b.q FROM t a LEFT JOIN u b ON a.x IS NOT DISTINCT FROM b.x",
+    "SELECT b, s FROM events e WHERE EXISTS (SELECT 1 FROM t WHERE t.s IS NOT DISTINCT FROM e.s)",
+    "SELECT i FROM t EXCEPT SELECT x FROM u",
+    "SELECT i, bo FROM t INTERSECT SELECT x, x > 0 FROM u",
+]
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.sampled_from(NULL_SAFE), min_size=2, max_size=2),
+    histories(),
+    st.lists(slot_maps(len(MEMBERS)), min_size=4, max_size=4),
+)
+def test_null_equals_null_where_the_text_says_so(texts, history, slots):
+    assert_views_equal_both_oracles([View(sql, sql) for sql in texts], history, slots)
+
+
 def counted(table: pa.Table) -> Counter:
     return Counter(tuple(row.values()) for row in table.to_pylist())
 

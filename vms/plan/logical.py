@@ -17,6 +17,10 @@ from vms.plan.functions import may_be_null
 from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Repetition, Selection, Source, Union
 
 
+#: A value of each kind whose code is not simply 0.
+_SOME_VALUE: dict[Kind, str | bool | float] = {Kind.VARCHAR: "", Kind.BOOLEAN: False, Kind.DOUBLE: 0.0}
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """Join on a condition over the columns of the left input, then of the right (None: all pairs match)."""
@@ -167,7 +171,7 @@ def as_equalities(c: Expr, split: int, fields: Sequence[Field]) -> list[Expr]:
     if not any(may_be_null(a, fields) for a in c.args):
         return [Call("equal", c.args, BOOLEAN)]
     t = c.args[0].type
-    some = Literal({Kind.VARCHAR: "", Kind.BOOLEAN: False, Kind.DOUBLE: 0.0}.get(t.kind, 0), t)
+    some = Literal(_SOME_VALUE.get(t.kind, 0), t)
     nulls = tuple(Call("is_null", (a,), BOOLEAN) for a in c.args)
     values = tuple(Call("coalesce", (a, some), t) for a in c.args)
     return [Call("equal", values, BOOLEAN), Call("equal", nulls, BOOLEAN)]

@@ -52,8 +52,9 @@ def _with_keys(rel: Rel) -> Rel:
     split, width = left.width, left.width + right.width
     pairs: list[tuple[Expr, Expr]] = []
     residual: list[Expr] = []
-    fields = left.fields + right.fields
-    for c in (e for c in conjuncts(rel.spec.condition) for e in as_equalities(c, split, fields)):
+    both = left.fields + right.fields
+    parts = [e for c in conjuncts(rel.spec.condition) for e in as_equalities(c, split, both)]
+    for c in parts:
         sides = key_pair(c, split)
         if sides is None:
             residual.append(c)
