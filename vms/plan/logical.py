@@ -16,7 +16,6 @@ from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
 from vms.plan.functions import may_be_null
 from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Repetition, Selection, Source, Union
 
-
 #: A value of each kind whose code is not simply 0.
 _SOME_VALUE: dict[Kind, str | bool | float] = {Kind.VARCHAR: "", Kind.BOOLEAN: False, Kind.DOUBLE: 0.0}
 
