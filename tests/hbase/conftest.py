@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from vms.devcluster.cluster import DevCluster, Ports
-from vms.devcluster.jars import locked
 from vms.devcluster.process import port_in_use
+from vms.store.hbase import HBaseStore
+from vms.store.java import locked
 
 REGION_SERVERS = 2
 
@@ -69,3 +70,11 @@ def _free_port_base() -> int:
         if not any(map(port_in_use, wanted)):
             return base
     raise RuntimeError("no free ports for HBase")
+
+
+@pytest.fixture(scope="session")
+def hbase(cluster: DevCluster) -> Iterator[HBaseStore]:
+    """The store of the cluster, with one Java helper for the whole run."""
+    store = HBaseStore(cluster.address)
+    yield store
+    store.close()

@@ -11,9 +11,9 @@ import happybase
 import pytest
 
 from vms.devcluster.cluster import DevCluster
-from vms.devcluster.jars import java
 from vms.devcluster.process import Process
 from vms.errors import StoreUnavailable, UserError
+from vms.store.java import java
 
 _MAIN = "from vms.cli.main import main; main()"
 
@@ -30,7 +30,7 @@ def test_a_second_up_starts_nothing(up: DevCluster) -> None:
     before = pids(up)
     done = vms("hbase", "dev", "up", "--folder", str(up.folder))
     assert done.returncode == 0, done.stderr
-    assert up.store in done.stdout
+    assert str(up.address) in done.stdout
     assert pids(up) == before and None not in before.values()
 
 

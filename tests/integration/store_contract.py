@@ -200,7 +200,6 @@ class StoreContract:
             lambda: store.get("gone", b"r"),
             lambda: store.versions("gone", b"r", A),
             lambda: store.scan("gone"),
-            lambda: store.snapshot("gone"),
             lambda: store.regions("gone"),
             lambda: store.split("gone", b"k"),
             lambda: store.drop_table("gone"),
@@ -248,7 +247,24 @@ class StoreContract:
         with pytest.raises(InvalidValue):
             store.split("t", b"i")
 
-    def test_sequence_ids_rise_per_region_and_above_the_parents(self, store: KVStore) -> None:
+    def test_a_scan_under_way_sees_no_later_write(self, t: KVStore) -> None:
+        t.mutate("t", [put(b"%04d" % i, 1, a=b"1") for i in range(3000)])
+        scan = t.scan("t")
+        seen = [next(scan)]
+        t.mutate("t", [row_delete(b"%04d" % i, 2) for i in range(3000)])
+        seen.extend(scan)
+        assert len(seen) == 3000
+
+
+class StreamContract:
+    """Positions, snapshots and the change stream: `StreamStore`."""
+
+    @pytest.fixture
+    def t(self, store: StreamStore) -> StreamStore:
+        store.create_table("t", {"f": Family()}, stream=True)
+        return store
+
+    def test_sequence_ids_rise_per_region_and_above_the_parents(self, store: StreamStore) -> None:
         store.create_table("t", {"f": Family()}, [b"m"])
         low, high = (region.id for region in store.regions("t"))
         first = store.mutate("t", [put(b"a", 1, a=b"1"), put(b"z", 1, a=b"1")])
@@ -260,7 +276,7 @@ class StoreContract:
         assert third.keys() == {region.id for region in store.regions("t")[1:]}
         assert min(third.values()) > second[high]
 
-    def test_a_snapshot_does_not_move(self, t: KVStore) -> None:
+    def test_a_snapshot_does_not_move(self, t: StreamStore) -> None:
         t.mutate("t", [put(b"a", 1, a=b"1"), put(b"b", 1, a=b"1")])
         snapshot = t.snapshot("t")
         for ts in range(2, 40):
@@ -270,23 +286,8 @@ class StoreContract:
             assert [row for row, _ in snapshot.scan(b"b")] == [b"b"]
         snapshot.close()
         assert len(list(t.scan("t"))) == 39
-
-    def test_a_scan_under_way_sees_no_later_write(self, t: KVStore) -> None:
-        t.mutate("t", [put(b"%04d" % i, 1, a=b"1") for i in range(3000)])
-        scan = t.scan("t")
-        seen = [next(scan)]
-        t.mutate("t", [row_delete(b"%04d" % i, 2) for i in range(3000)])
-        seen.extend(scan)
-        assert len(seen) == 3000
-
-
-class StreamContract:
-    """The change stream: `StreamStore`."""
-
-    @pytest.fixture
-    def t(self, store: StreamStore) -> StreamStore:
-        store.create_table("t", {"f": Family()}, stream=True)
-        return store
+        with pytest.raises(TableMissing, match="gone"):
+            t.snapshot("gone")
 
     @staticmethod
     def region(store: StreamStore, row: bytes = b"r") -> str:

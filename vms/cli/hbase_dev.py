@@ -119,7 +119,7 @@ def _status_row(process: Process) -> dict[str, object]:
 
 
 def _where(cluster: DevCluster) -> None:
-    click.echo(f"  VMS          --store {cluster.store}")
+    click.echo(f"  VMS          --store {cluster.address}")
     click.echo(f"  Thrift       127.0.0.1:{cluster.ports.thrift}")
     click.echo(f"  ZooKeeper    127.0.0.1:{cluster.ports.zookeeper}")
     click.echo(f"  other tools  HBASE_CONF_DIR={cluster.conf}")

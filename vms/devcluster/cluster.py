@@ -5,8 +5,8 @@
     F/data/            what HBase and ZooKeeper keep
     F/logs/, F/run/    a log and a process id each
 
-Nothing leaves the folder but the jars, which are in a cache (jars.py). Every process is one that can be killed:
-a test ends a region server with SIGKILL and starts it again.
+Nothing leaves the folder but the jars, which are in a cache (vms/store/java.py). Every process is one that can be
+killed: a test ends a region server with SIGKILL and starts it again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vms.devcluster.jars import Say, deployed, hbase_jars, java, locked
 from vms.devcluster.process import Process, port_in_use
-from vms.errors import StoreUnavailable, UserError
+from vms.errors import StoreError, StoreUnavailable, UserError
+from vms.store.hbase_address import HBaseAddress
+from vms.store.java import Say, deployed, hbase_jars, java, locked
 
 #: The first of the cluster's ports: far from the defaults of HBase, below the ports that systems give away.
 DEFAULT_PORT_BASE = 22_180
@@ -87,9 +88,9 @@ class DevCluster:
         return self.folder / "conf"
 
     @property
-    def store(self) -> str:
-        """What `vms --store` takes."""
-        return f"hbase:127.0.0.1:{self.ports.thrift}"
+    def address(self) -> HBaseAddress:
+        """What `vms --store` takes, as text."""
+        return HBaseAddress("127.0.0.1", self.ports.thrift, f"127.0.0.1:{self.ports.zookeeper}")
 
     def processes(self) -> list[Process]:
         """All that belong to the cluster, in the order in which they are started."""
@@ -249,17 +250,16 @@ _REGION_SERVER_READY = "Serving as localhost"
 
 def _answers(thrift_port: int) -> Callable[[], bool]:
     """Whether the gateway reaches HBase: it lists the tables."""
+    from vms.store.thrift import Gateway
 
     def answers() -> bool:
-        import happybase
-        from thriftpy2.thrift import TException
-
+        gateway = Gateway("127.0.0.1", thrift_port, timeout=20)
         try:
-            connection = happybase.Connection("127.0.0.1", thrift_port, timeout=20_000)
-            connection.tables()
-            connection.close()
-        except (OSError, TException, EOFError):
+            gateway.call(lambda client: client.getTableNames(), patience=0)
+        except StoreError:
             return False
+        finally:
+            gateway.close()
         return True
 
     return answers

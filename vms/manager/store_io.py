@@ -15,7 +15,7 @@ from vms.model.rowkey import encode_keys
 from vms.model.table import BaseTable
 from vms.model.text import TextPool
 from vms.plan.plan import MaintenancePlan
-from vms.store.base import KVStore
+from vms.store.base import KVStore, StreamStore
 from vms.stream.decode import TS, DeadLetter, read_rows
 from vms.viewtable.layout import ViewLayout
 
@@ -25,7 +25,7 @@ DeadLetters = Callable[[list[DeadLetter]], None]
 Now = Callable[[], int]
 
 
-def scan_table(store: KVStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
+def scan_table(store: StreamStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
     """All rows of the table at one instant."""
     snapshot = store.snapshot(table.name)
     try:

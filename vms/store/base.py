@@ -98,7 +98,10 @@ class KVStore(Protocol):
         """Split the region that holds `key` there. Two new regions take its place; sequence ids go on above."""
 
     def mutate(self, table: str, mutations: Sequence[Mutation]) -> dict[str, int]:
-        """Apply durably; each row atomically; in order for rows named twice. Returns region -> sequence id."""
+        """Apply durably; each row atomically; in order for rows named twice. Returns region -> sequence id.
+
+        HBase tells no sequence ids: then it is empty.
+        """
 
     def get(
         self, table: str, row: bytes, *, columns: Sequence[bytes] | None = None, before: int | None = None
@@ -121,13 +124,13 @@ class KVStore(Protocol):
     ) -> Iterator[tuple[bytes, Row]]:
         """Rows in key order with start <= row < stop (b"" as stop: to the end)."""
 
-    def snapshot(self, table: str) -> Snapshot: ...
-
     def close(self) -> None: ...
 
 
 class StreamStore(KVStore, Protocol):
     """A store that also keeps its change stream (the embedded store; HBase keeps a WAL instead)."""
+
+    def snapshot(self, table: str) -> Snapshot: ...
 
     def stream_regions(self) -> list[Region]:
         """Every region with a stream that still holds entries, parents before the daughters of their split."""

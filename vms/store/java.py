@@ -1,7 +1,7 @@
-"""The jars of HBase, fetched by Maven once for each pom and kept in a cache of this user.
+"""Java, the jars of HBase, and our own small one: built by Maven once and kept in a cache of this user.
 
 The cache is `$VMS_CACHE`, or `vms` in `$XDG_CACHE_HOME` (by default `~/.cache`). A folder in it is named after
-the content of its pom: another version of HBase is another folder, and a folder that is there is complete.
+the content of what it was built from: another version of HBase is another folder; one that is ready is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ Say = Callable[[str], None]
 def hbase_jars(say: Say) -> Path:
     """The folder with every jar that a process of the cluster needs."""
     pom = deployed("hbase/pom.xml")
-    return _built(pom, [pom], "lib", say, "the jars of HBase", ["dependency:copy-dependencies"])
+    goals = "dependency:copy-dependencies", "-DoutputDirectory={folder}/lib"
+    return _built(pom, [pom], say, "fetching HBase", *goals) / "lib"
+
+
+def plugin_jar(say: Say) -> Path:
+    """Our own jar (deploy/hbase-plugin)."""
+    pom = deployed("hbase-plugin/pom.xml")
+    inputs = [pom, *sorted(pom.parent.glob("src/**/*.java"))]
+    folder = _built(pom, inputs, say, "building the plug-in", "package", "-Dvms.build={folder}")
+    return folder / "vms-hbase-plugin.jar"
 
 
 def java() -> str:
@@ -47,23 +56,23 @@ def deployed(name: str) -> Path:
     return path
 
 
-def _built(pom: Path, inputs: list[Path], result: str, say: Say, what: str, goals: list[str]) -> Path:
-    """Run Maven in a cache folder named after `inputs`, unless somebody has; returns the folder with the jars."""
+def _built(pom: Path, inputs: list[Path], say: Say, doing: str, *goals: str) -> Path:
+    """Run Maven into a cache folder named after `inputs`, unless somebody has; returns the folder."""
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()[:16]
     folder = _cache() / f"{pom.parent.name}-{digest}"
     ready = folder / "ready"
     if ready.exists():
-        return folder / result
+        return folder
     with locked(folder.with_suffix(".lock")):
         if ready.exists():
-            return folder / result
+            return folder
         java()
         shutil.rmtree(folder, ignore_errors=True)
-        (folder / result).mkdir(parents=True)
-        say(f"fetching {what} through Maven (a minute, once)")
-        _maven([*goals, "-f", str(pom), f"-DoutputDirectory={folder / result}"], say)
+        folder.mkdir()
+        say(f"{doing} through Maven (a minute, once)")
+        _maven(["-f", str(pom), *(goal.format(folder=folder) for goal in goals)], say)
         ready.touch()
-    return folder / result
+    return folder
 
 
 def _maven(arguments: list[str], say: Say) -> None:
