@@ -1,4 +1,4 @@
-"""Cell blocks of HBase's WAL stream: from bytes to columns (docs/hbase.md has the layout).
+"""Cell blocks of HBase's WAL stream: from bytes to columns (docs/hbase-stream.md has the layout).
 
 The bytes come from the network, so nothing in them is believed: every length is checked against what is there
 before it is used, and a block that lies about one is refused as a whole. No input raises or reads outside.

@@ -61,6 +61,10 @@ class CellColumns(NamedTuple):
     entry_of: Int64
     seqs: Int64
 
+    def none(self) -> CellColumns:
+        """The same without any cell."""
+        return CellColumns(self.block[:0], self.cells[:, :0], self.entry_of[:0], self.seqs[:0])
+
     def bytes_at(self, at: int, length: int, cell: int) -> bytes:
         """The bytes of a cell whose place the fields `at` and `length` give."""
         start = int(self.cells[at, cell])

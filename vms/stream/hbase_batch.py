@@ -82,12 +82,12 @@ def read_entries(parameter: memoryview, block: memoryview) -> list[WalBatch]:
     Where only the cells cannot be read, the batches say what is lost (`gap`): the entries are HBase's, and it
     would send them again for ever.
     """
-    message = np.frombuffer(parameter, np.uint8)
+    message = _array(parameter)
     count = entry_headers(message, _OLD_NAME, np.empty((ENTRY_FIELDS, 0), np.int64))
     headers = np.empty((ENTRY_FIELDS, max(count, 0)), np.int64)
     if count < 0 or entry_headers(message, _OLD_NAME, headers) < 0:
         raise Malformed("the entries of a request cannot be read")
-    data, cells, damage = _read_cells(np.frombuffer(block, np.uint8), headers)
+    data, cells, damage = _read_cells(_array(block), headers)
     entry_of = np.repeat(np.arange(count), headers[CELLS] if damage is None else 0)
     run_of = np.empty(count, np.int64)
     runs = region_runs(message, headers, run_of)
@@ -110,6 +110,13 @@ def read_entries(parameter: memoryview, block: memoryview) -> list[WalBatch]:
         ends = int(seqs.min()), int(seqs.max())
         found.append(WalBatch(table, region, *ends, columns, int(mine.sum()), size, int(written.min()), gap))
     return found
+
+
+def _array(data: memoryview) -> npt.NDArray[np.uint8]:
+    """Always read-only, so that the kernels are compiled once."""
+    array = np.frombuffer(data, np.uint8)
+    array.setflags(write=False)
+    return array
 
 
 def _read_cells(data: npt.NDArray[np.uint8], headers: Int64) -> tuple[npt.NDArray[np.uint8], Int64, str | None]:

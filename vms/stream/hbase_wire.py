@@ -1,4 +1,4 @@
-"""HBase's RPC as far as a replication peer needs it: requests in, answers out (docs/hbase.md has the layout).
+"""HBase's RPC as far as a replication peer needs it: requests in, answers out (docs/hbase-stream.md has the layout).
 
 A connection begins with `HBas`, a version and an authentication byte, then a length and a ConnectionHeader, which
 nobody answers. Every request and answer is a length and that many bytes. Written by hand, because it is four
@@ -39,12 +39,13 @@ class Header(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One call. `parameter` is its message, `block` its cells."""
+    """One call. `parameter` is its message, `block` its cells, `timeout_ms` how long the caller waits (0: unknown)."""
 
     call: int
     method: str
     parameter: memoryview
     block: memoryview
+    timeout_ms: int = 0
 
 
 def check_preamble(data: bytes) -> None:
@@ -64,14 +65,15 @@ def read_header(data: bytes) -> Header:
     return Header(service, codec, compressor)
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes | bytearray) -> Request:
     """A request without its length: header, parameter and cell block, one after the other."""
     view = memoryview(data)
     n, at = _delimited(view, 0)
     header = _fields(view[at : at + n])
     at += n
     call, method, meta = header.get(1), _text(header.get(3, b"")), header.get(5, b"")
-    if not isinstance(call, int) or not method or isinstance(meta, int):
+    timeout = header.get(7, 0)
+    if not isinstance(call, int) or not isinstance(timeout, int) or not method or isinstance(meta, int):
         raise Malformed("a request without number or method")
     parameter = memoryview(b"")
     if header.get(4, 0):
@@ -82,7 +84,7 @@ def read_request(data: bytes) -> Request:
     declared = _fields(memoryview(meta)).get(1, 0)
     if declared != len(block):
         raise Malformed(f"a request declares {declared!r} bytes of cells and has {len(block)}")
-    return Request(call, method, parameter, block)
+    return Request(call, method, parameter, block, timeout)
 
 
 def success(call: int) -> bytes:
