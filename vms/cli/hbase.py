@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vms.cli.hbase_admin import admin
 from vms.cli.hbase_dev import dev
 
 
@@ -12,4 +13,5 @@ def hbase() -> None:
     """HBase: a cluster for development, and what VMS needs of yours."""
 
 
-hbase.add_command(dev)
+for _command in (dev, admin):
+    hbase.add_command(_command)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -35,6 +37,7 @@ class HBaseAdmin:
     """Runs commands, one after the other. Safe to use from several threads."""
 
     def __init__(self, address: HBaseAddress, say: Say = _LOG.info) -> None:
+        self._address = address
         self._settings = {**_CLIENT_SETTINGS, **address.client_settings}
         self._say = say
         self._lock = Lock()
@@ -70,6 +73,7 @@ class HBaseAdmin:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
             self._end()
+            _check_zookeeper(self._address)
             program, jars, own = java(), hbase_jars(self._say), plugin_jar(self._say)
             self._messages = tempfile.TemporaryFile("w+")  # noqa: SIM115
             self._process = subprocess.Popen(
@@ -106,6 +110,18 @@ class HBaseAdmin:
 _FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 
 
+def _check_zookeeper(address: HBaseAddress) -> None:
+    """A Java client tries for a minute to reach a ZooKeeper that is not there; this takes a moment."""
+    hosts, _, port = address.zookeeper.rpartition(":")
+    for host in hosts.split(","):
+        with contextlib.suppress(OSError), socket.create_connection((host.split(":")[0], int(port)), timeout=10):
+            return
+    raise StoreUnavailable(
+        f"the ZooKeeper of HBase at {address.zookeeper} cannot be reached; give its place with "
+        f"hbase:{address.host}:{address.port}?zookeeper=HOST:PORT, or HBASE_CONF_DIR"
+    )
+
+
 def _assignments(settings: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in settings.items()]
 
@@ -113,13 +129,14 @@ def _assignments(settings: Mapping[str, str]) -> list[str]:
 def error_of(kind: str, message: str) -> Exception:
     """Our error for an exception of HBase's client, by the name of its class."""
     name = kind.rpartition(".")[2]
-    text = message.splitlines()[0] if message else name
+    lines = re.sub(r"^((\w+\.)+\w+(Exception|Error): )+", "", message).splitlines()
+    text = lines[0] if lines else name
     match name:
         case "TableNotFoundException" | "NamespaceNotFoundException":
             return TableMissing(f"HBase has no table {text}")
         case "TableExistsException":
             return AlreadyExists(f"HBase already has a table {text}")
-        case "SnapshotExistsException" | "SnapshotCreationException" if "already exists" in message:
+        case "SnapshotExistsException":
             return AlreadyExists(text)
         case "ReplicationPeerNotFoundException":
             return UnknownName("replication peer", text)
