@@ -88,10 +88,14 @@ def slot_maps(draw, members: int):
 
 @dataclass(frozen=True)
 class View:
-    """A view's SQL, and the same in DuckDB's words."""
+    """A view's SQL, and the same in DuckDB's words.
+
+    Where the text leaves open which rows come first, `exact` says the same for DataFusion without leaving it open.
+    """
 
     sql: str
     duck_sql: str
+    exact: str | None = None
 
 
 @dataclass(frozen=True)

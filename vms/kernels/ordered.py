@@ -36,6 +36,8 @@ class TextOrder:
         self.labels = np.zeros(1, np.int64)
         #: The codes that have a number, in order of their text.
         self.codes = np.empty(0, np.int64)
+        #: How often all were numbered anew.
+        self.version = 0
 
     def add(self, codes: Int64) -> None:
         """Give each of these texts (at least one) a number."""
@@ -56,6 +58,7 @@ class TextOrder:
         if step.all():
             self.labels[new] = bounds[at] + step * (np.arange(len(new)) - first + 1)
         else:
+            self.version += 1
             places = np.arange(1, len(self.codes) + 1)
             self.labels[self.codes] = places * (_TOP_LABEL // (len(self.codes) + 1))
 
@@ -145,7 +148,7 @@ class OrderedGroups:
         self._fit_roots(groups)
         words = np.empty((len(groups), self._index.width), np.int64)
         words[:, 0] = groups
-        words[:, 1] = _flip(values.codes) if self._type.kind is Kind.DOUBLE else values.codes
+        words[:, 1] = flip(values.codes) if self._type.kind is Kind.DOUBLE else values.codes
         if self._type.wide:
             words[:, 2] = values.high_words()
         nodes, fresh = self._index.upsert(words)
@@ -160,7 +163,7 @@ class OrderedGroups:
     def _values(self, nodes: Int64) -> Column:
         codes = self._index.keys[nodes, 1]
         if self._type.kind is Kind.DOUBLE:
-            return Column(_flip(codes))
+            return Column(flip(codes))
         if self._type.wide:
             high = self._index.keys[nodes, 2]
             return Column(codes, None, high if (high != codes >> 63).any() else None)
@@ -185,7 +188,7 @@ class OrderedGroups:
         self._insert(groups, values, counts)
 
 
-def _flip(codes: Int64) -> Int64:
+def flip(codes: Int64) -> Int64:
     """Bits of doubles to integers of the same order (NaN greatest), and back."""
     return codes ^ ((codes >> 63) & np.int64(0x7FFF_FFFF_FFFF_FFFF))
 

@@ -22,6 +22,7 @@ from vms.maintenance.messages import ViewRows
 from vms.maintenance.operations.base import StatefulOperation
 from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.output import view_rows
+from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.record import Program
 from vms.maintenance.source_rows import absent_rows, row_changes
 from vms.maintenance.virtual_store import STATEFUL, VirtualStore, read_columns
@@ -191,7 +192,7 @@ class EpochRun:
             results[node.id] = merged
         elif isinstance(node.spec, Output):
             results[node.id] = inputs[0]
-        elif existing and not any(len(i) for i in inputs):
+        elif existing and not any(len(i) for i in inputs) and not self._has_moved(node):
             results[node.id] = Changes.empty(len(node.fields))
         else:
             # A stateless node that stays is run a second time for its full contents: by a throw-away copy.
@@ -199,6 +200,10 @@ class EpochRun:
             assert operation is not None
             results[node.id] = operation.step(inputs)
         return True
+
+    def _has_moved(self, node: Node) -> bool:
+        operation = self._store.operations.get(node.id)
+        return isinstance(operation, TopKOperation) and operation.moved
 
     def _source_positions(self, node: Node) -> list[int]:
         assert isinstance(node.spec, Source)

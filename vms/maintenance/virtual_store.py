@@ -21,6 +21,7 @@ from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
 from vms.maintenance.operations.projection import ProjectionOperation
 from vms.maintenance.operations.repetition import RepetitionOperation
 from vms.maintenance.operations.selection import SelectionOperation
+from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.operations.union import UnionOperation
 from vms.maintenance.record import Program
 from vms.model.changes import Bool, Int64
@@ -39,11 +40,12 @@ from vms.plan.plan import (
     Repetition,
     Selection,
     Source,
+    TopK,
     Union,
 )
 
 #: Operations whose output can be made from their state at any time.
-STATEFUL = (Source, Join, Aggregation)
+STATEFUL = (Source, Join, Aggregation, TopK)
 ALL_SLOTS: Bool = np.ones(SLOTS, np.bool_)
 _TOTAL_SLOT = int(slot_of((), (), TextPool(), 1)[0])
 #: State of one member as it travels: name of the table or node -> batches.
@@ -129,6 +131,8 @@ class VirtualStore:
                 return PreAggregationOperation(node, self._nodes[node.inputs[0]].fields, self.pool)
             case Aggregation():
                 return AggregationOperation(node, self._aggregated_fields(node), self.pool)
+            case TopK():
+                return TopKOperation(node, self.pool)
         return None
 
     def _aggregated_fields(self, node: Node):  # type: ignore[no-untyped-def]

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from decimal import Context, Decimal
 
+from vms.model.order import SortKey
 from vms.model.types import Kind, SqlType
 from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref
 from vms.plan.functions import ARITHMETIC, COMPARISONS, CONNECTIVES, NULL_TESTS, PATTERNS
-from vms.plan.plan import Aggregate, Field
+from vms.plan.plan import Aggregate, Field, TopK
 
 _INFIX = {**ARITHMETIC, **COMPARISONS, **CONNECTIVES, **PATTERNS}
 _PLAIN = re.compile(r"[\w.#]+|[\w.]+\(.*\)")
@@ -61,6 +62,23 @@ def describe_expr(e: Expr, fields: Sequence[Field]) -> str:
 def describe_call(call: Aggregate, fields: Sequence[Field]) -> str:
     """An aggregate call over columns named by `fields`."""
     return f"{call.function}({'*' if call.arg is None else column_name(call.arg, fields)})"
+
+
+def describe_order(order: Sequence[SortKey], fields: Sequence[Field]) -> str:
+    """ORDER BY as text; where NULLs stand is said where it is not as usual (last, DESC: first)."""
+    keys = []
+    for k in order:
+        direction = " DESC" if k.descending else ""
+        nulls = "" if k.nulls_first == k.descending else f" NULLS {'FIRST' if k.nulls_first else 'LAST'}"
+        keys.append(f"{column_name(k.column, fields)}{direction}{nulls}")
+    return ", ".join(keys)
+
+
+def describe_top_k(spec: TopK, fields: Sequence[Field]) -> str:
+    """The places and the order that they are counted in."""
+    first = spec.offset + 1
+    places = f"from place {first} on" if spec.limit is None else f"places {first} to {spec.offset + spec.limit}"
+    return f"{places} by ({describe_order(spec.order, fields) or 'all columns'})"
 
 
 def _inner(e: Expr, fields: Sequence[Field]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vms.plan.contributions import AccumulatorKind, layout_of
-from vms.plan.describe import column_name, column_names, describe_call, describe_expr
+from vms.plan.describe import column_name, column_names, describe_call, describe_expr, describe_top_k
 from vms.plan.frontend import ViewPlan
 from vms.plan.plan import (
     Aggregation,
@@ -25,6 +25,7 @@ from vms.plan.plan import (
     Repetition,
     Selection,
     Source,
+    TopK,
     Union,
 )
 
@@ -95,6 +96,8 @@ class _Explanation:
                 return f"PreAggregation {_grouped([column_name(g, fields) for g in group], self._calls(n))}"
             case Aggregation(group_count=size):
                 return f"Aggregation {_grouped([f.name for f in n.fields[:size]], self._calls(n))}"
+            case TopK():
+                return f"TopK {describe_top_k(n.spec, n.fields)}"
             case Exchange(key=key):
                 return f"Exchange {_by(key, n.fields)}"
             case Output(view=view, key=key, bag=bag):
@@ -134,6 +137,8 @@ class _Explanation:
                 return "rows of a union"
             case PreAggregation():
                 return "contributions to groups"
+            case TopK():
+                return "first rows"
             case Join():
                 return f"rows joined on {self._join_condition(n, n.spec)}"
         return "groups"
@@ -151,6 +156,8 @@ class _Explanation:
                         f"ReverseJoinView on {self._join_condition(n, n.spec)}: "
                         f"left ({_names(self._input(n).fields)}), right ({_names(self._input(n, 1).fields)})"
                     )
+                case TopK():
+                    lines.append(f"rows of TopK {describe_top_k(n.spec, n.fields)}: all that came in")
                 case Aggregation():
                     made = layout_of(self._plan, n)
                     values = len(made.positions(AccumulatorKind.VALUE))

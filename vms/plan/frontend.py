@@ -20,7 +20,7 @@ from vms.model.table import BaseTable
 from vms.model.types import from_arrow
 from vms.plan.join_order import order_joins
 from vms.plan.logical import Rel
-from vms.plan.plan import Field, MaintenancePlan
+from vms.plan.plan import Field, MaintenancePlan, TopK
 from vms.plan.refusals import Refused, check, explain_error, holds, place, plain
 from vms.plan.rounds import TIMES, to_rounds
 from vms.plan.set_operations import Counted
@@ -36,7 +36,11 @@ _SETTINGS = {
     "datafusion.execution.target_partitions": "1",
 }
 #: Equal parts of expressions are found when they are evaluated; taken out here, they only add projections.
-_RULES_LEFT_OUT = ("common_sub_expression_eliminate",)
+#: A limit stays where the text has it, so that the order that it belongs to can be told.
+_RULES_LEFT_OUT = (
+    "common_sub_expression_eliminate",
+    "push_down_limit",
+)
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,19 @@ def plan_view(
         raise place(sql, refused) from None
     schema = context.create_dataframe_from_logical_plan(optimised).schema()
     fields = _visible(root, read.names, schema)
-    notes = ("ORDER BY has no effect: a view is kept in the order of its key",) if read.ordered else ()
-    return ViewPlan(name, sql, to_rounds(name, root, fields, tables), fields, optimised.display_indent(), notes)
+    plan = to_rounds(name, root, fields, tables)
+    return ViewPlan(name, sql, plan, fields, optimised.display_indent(), _notes(plan, read.ordered))
+
+
+def _notes(plan: MaintenancePlan, ordered: bool) -> tuple[str, ...]:
+    """What of the text has no effect, or another one than its author may think."""
+    notes = ["ORDER BY has no effect: a view is kept in the order of its key"] if ordered else []
+    first = [n.spec for n in plan.nodes if isinstance(n.spec, TopK)]
+    if any(not spec.order for spec in first):
+        notes.append("LIMIT without ORDER BY takes the first rows by all columns, left to right")
+    elif first:
+        notes.append("ORDER BY tells which rows are first; the view is kept in the order of its key")
+    return tuple(notes)
 
 
 def _context(tables: Mapping[str, BaseTable]) -> SessionContext:

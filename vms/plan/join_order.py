@@ -28,7 +28,7 @@ from vms.plan.logical import (
     pick,
     select,
 )
-from vms.plan.plan import Projection, Selection, Source, Union
+from vms.plan.plan import Projection, Selection, Source, TopK, Union
 
 #: Share of rows that a selection lets through; DataFusion assumes the same.
 _PASSES = 0.2
@@ -119,6 +119,8 @@ def _size(rel: Rel, rows: Mapping[str, int]) -> tuple[float, float] | None:
         return count * _PASSES, passed * _PASSES
     if isinstance(spec, Group):
         return (count * _GROUPS if spec.group else 1.0), 1.0
+    if isinstance(spec, TopK) and spec.limit is not None:
+        return min(count, float(spec.limit)), 1.0
     return count, passed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
 from vms.plan.logical import Group, Match, Rel, carried, equal_columns
-from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, Union
+from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, TopK, Union
 
 #: Columns that always hold the same value: any one of them stands for all.
 Equal = frozenset[int]
@@ -30,6 +30,8 @@ def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | Non
             return None if below is None else through(below, spec.exprs)
         case Group():
             return tuple(frozenset({i}) for i in range(len(spec.group)))
+        case TopK(limit=1):
+            return ()
         case Match() | Join():
             return _joined_key(rel, tables)
         case Union() | Repetition():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from vms.model.order import SortKey
 from vms.model.types import BOOLEAN, SqlType
 from vms.plan.expr import Expr
 
@@ -137,6 +138,18 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
+class TopK:
+    """The rows at the places from `offset` on of the order, at most `limit` of them (None: all).
+
+    Rows that the order leaves equal are ordered by their other columns (`vms.model.order.complete`).
+    """
+
+    order: tuple[SortKey, ...]
+    offset: int
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Sends every row to the member that owns the slot of its `key` columns: starts a new DistributionRound.
 
@@ -159,7 +172,19 @@ class Output:
     bag: bool = False
 
 
-Spec = Source | Selection | Projection | Join | Union | Repetition | PreAggregation | Aggregation | Exchange | Output
+Spec = (
+    Source
+    | Selection
+    | Projection
+    | Join
+    | Union
+    | Repetition
+    | PreAggregation
+    | Aggregation
+    | TopK
+    | Exchange
+    | Output
+)
 
 
 @dataclass(frozen=True)

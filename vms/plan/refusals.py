@@ -41,7 +41,6 @@ class _Rule:
 
 
 _NAMES_FOLLOW = (".", "as")
-_TOP = "leave it out and take the first rows when reading the view"
 _SPLIT = "create one view for each grouping"
 _CHANGING = "its value changes while no base row does; keep the value in a column and compare with that"
 _CHANGING_CALLS = (
@@ -62,9 +61,7 @@ _RULES = (
     _Rule(("with", "recursive"), "a recursive query", "join a fixed number of times"),
     _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
     _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY", 1),
-    _Rule(("limit",), "LIMIT", _TOP),
-    _Rule(("offset",), "OFFSET", _TOP),
-    _Rule(("fetch",), "FETCH", _TOP),
+    _Rule(("fetch",), "FETCH", "write LIMIT"),
     _Rule(("over",), "a window function", "use GROUP BY, or compute it when reading the view"),
     _Rule(("qualify",), "QUALIFY", "use GROUP BY with HAVING"),
     _Rule(("grouping", "sets"), "GROUPING SETS", _SPLIT),

@@ -32,6 +32,7 @@ from vms.plan.plan import (
     Selection,
     Source,
     Spec,
+    TopK,
     Union,
     make_node,
 )
@@ -97,6 +98,8 @@ class _Builder:
                 return self.aggregate(self.place(rel.input), spec.group, spec.calls, rel.fields)
             case Join():
                 return self._join(spec, self.place(rel.inputs[0]), self.place(rel.inputs[1]), rel.fields)
+            case TopK():
+                return self._top_k(spec, self.place(rel.input))
         raise InternalError(f"{type(spec).__name__} cannot be placed")
 
     def _union(self, spec: Union, inputs: Sequence[_Placed], fields: tuple[Field, ...]) -> _Placed:
@@ -153,6 +156,16 @@ class _Builder:
         same = [(a, b + shift) for a, b in pairs] if spec.kind is JoinKind.INNER else []
         spread = None if spec.kind is JoinKind.FULL else merge_each(left.spread, same)
         return self.add(replace(spec, left_keys=left_keys, right_keys=right_keys), (left, right), fields, spread)
+
+    def _top_k(self, spec: TopK, placed: _Placed) -> _Placed:
+        """Every member finds its own first rows, and only these travel to the one that finds the first of all."""
+        fields = placed.node.fields
+        if spec.limit is not None and placed.spread != ():
+            if placed.spread is None:  # rows of one slot must stay together when it moves
+                placed = self.exchange(placed, tuple(range(len(fields))))
+            placed = self.add(TopK(spec.order, 0, spec.offset + spec.limit), (placed,), fields, placed.spread)
+        there = self.gathered(placed, ())
+        return self.add(spec, (there,), fields, ())
 
 
 def merge_each(spread: Spread, pairs: Sequence[tuple[int, int]]) -> Spread:

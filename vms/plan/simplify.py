@@ -25,7 +25,7 @@ from vms.plan.logical import (
     select,
     union,
 )
-from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, Union
+from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union
 from vms.plan.refusals import Refused
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
@@ -117,6 +117,8 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
             return _prune_group(rel, spec, needed)
         case Join():
             return _prune_join(rel, spec, needed)
+        case TopK():
+            return _prune_top_k(rel, spec, needed)
     raise TypeError(spec)
 
 
@@ -164,6 +166,15 @@ def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, 
     if marked:
         places = {**found[0], split: left.width}
     return Rel(join, (left, right), spec.kind.fields(left.fields, right.fields)), places
+
+
+def _prune_top_k(rel: Rel, spec: TopK, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+    """Exactly what is read or sorted by: every column of the input takes part in breaking ties."""
+    wanted = sorted(needed | {k.column for k in spec.order})
+    below, places = _prune(rel.input, set(wanted))
+    below, places = pick(below, [places[c] for c in wanted]), _positions(wanted)
+    order = tuple(replace(k, column=places[k.column]) for k in spec.order)
+    return Rel(replace(spec, order=order), (below,), below.fields), places
 
 
 # --- neighbours

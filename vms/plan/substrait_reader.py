@@ -16,7 +16,8 @@ from vms.model.types import BIGINT, Kind, SqlType
 from vms.plan.describe import describe_call
 from vms.plan.expr import Case, Cast, Expr, Literal
 from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
-from vms.plan.logical import Group, Rel, pair, pick, project, ref, select, turned_pair, union
+from vms.plan.limits import projected, read_fetch
+from vms.plan.logical import Group, Rel, pair, pick, project, select, turned_pair, union
 from vms.plan.plan import Aggregate, Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.set_operations import Counted, as_set_operation
@@ -87,7 +88,7 @@ class _Reader:
                 self.ordered = True
                 rel = self.read(x.input)
             case "fetch":
-                raise Refused("LIMIT", "leave it out and take the first rows when reading the view", "limit", "offset")
+                rel = read_fetch(x, self.read, self._exprs.read)
             case "set":
                 if x.op != SetRel.SET_OP_UNION_ALL:
                     raise InternalError(f"a set operation was exported as {SetRel.SetOp.Name(x.op)}")
@@ -118,13 +119,8 @@ class _Reader:
         return rel
 
     def _project(self, x: Any) -> Rel:
-        """Substrait appends the expressions to the input's columns, then `emit` picks from both."""
         rel = self.read(x.input)
-        exprs: list[Expr] = [self._exprs.read(e, rel.fields) for e in x.expressions]
-        every = [*(ref(rel, i) for i in range(rel.width)), *exprs]
-        if x.common.HasField("emit"):
-            every = [every[i] for i in x.common.emit.output_mapping]
-        return project(rel, every)
+        return project(rel, projected(x, rel.fields, self._exprs.read))
 
     def _join(self, x: Any) -> Rel:
         turned = x.type in _TURNED
