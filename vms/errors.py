@@ -71,7 +71,11 @@ class AlreadyExists(UserError):
 
 
 class InvalidValue(UserError):
-    """A value does not fit its column."""
+    """A value does not fit its column. `row` is its place, from 0, where it is one of several; `reason` leaves it out."""
+
+    def __init__(self, reason: str, *, row: int | None = None) -> None:
+        self.reason, self.row = reason, row
+        super().__init__(reason if row is None else f"row {row}: {reason}")
 
 
 class Conflict(UserError):

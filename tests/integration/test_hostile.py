@@ -189,7 +189,7 @@ def test_a_cell_that_cannot_be_decoded_is_set_aside_until_the_row_is_mended(db: 
     put_raw(db, b"no key", "n", b"\0\0\0\1")
     check(db, without=(3,))
 
-    letters = db.runtime.dead.read().sort_by("column").to_pylist()
+    letters = db.dead_letters().sort_by("column").to_pylist()
     region = db.store.regions("t")[0].id
     assert [(x["table"], x["row"], x["column"], x["region"]) for x in letters] == [
         ("t", b"no key", "", region),

@@ -26,6 +26,8 @@ from vms.cli.demo import demo
 from vms.cli.hbase import hbase
 from vms.cli.sql import explain, sql
 from vms.cli.status import status
+from vms.cli.table import table
+from vms.cli.view import view
 from vms.errors import StoreError, UserError, ViewNotReadable
 
 DEFAULT_STORE = "embedded:./vms-data"
@@ -142,7 +144,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, explain, status, bench, demo, hbase):
+for _command in (sql, table, view, explain, status, bench, demo, hbase):
     cli.add_command(_command)
 
 

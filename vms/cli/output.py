@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TextIO
@@ -54,6 +54,31 @@ def write_json(table: pa.Table, out: TextIO) -> None:
     out.write("[]\n" if opening == "[" else "]\n")
 
 
+def write_records(records: Sequence[Mapping[str, Any]], nothing: str, out: TextIO) -> None:
+    """Records of one shape as a table for people; the sentence `nothing` where there is none."""
+    if not records:
+        out.write(f"{nothing}\n")
+        return
+    columns = {name.replace("_", " "): [_cell(r[name]) for r in records] for name in records[0]}
+    write_table(pa.table({name: pa.array(values) for name, values in columns.items()}), out)
+
+
+def write_facts(facts: Mapping[str, Any], out: TextIO) -> None:
+    """One line for each fact, the values below each other."""
+    width = max(map(len, facts)) + 2
+    out.writelines(f"{name:{width}}{_printable(str(value))}\n" for name, value in facts.items())
+
+
+def size(count: int) -> str:
+    """Bytes with three digits: `0 B`, `5.56 KB`, `151 MB`."""
+    found, unit = float(count), "B"
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if found < 999.5 or unit == "TB":
+            break
+        found /= 1000
+    return f"{found:.3g} {unit}"
+
+
 FORMATS: dict[str, Callable[[pa.Table, TextIO], None]] = {
     "table": write_table,
     "csv": write_csv,
@@ -76,6 +101,10 @@ def as_text(value: Any) -> str:
             return value.isoformat()
         case _:
             return str(value)
+
+
+def _cell(value: Any) -> Any:
+    return ", ".join(map(str, value)) or None if isinstance(value, list) else value
 
 
 def _special(value: float) -> str:

@@ -66,7 +66,7 @@ def sql(settings: Settings, commands: tuple[str, ...], files: tuple[Path, ...], 
     """
     if commands and files:
         raise click.UsageError("give -c or -f, not both: their order would not be clear")
-    texts = [*commands, *(_read(f) for f in files)]
+    texts = [*commands, *(read_script(f) for f in files)]
     interactive = not texts and sys.stdin.isatty()
     if not texts and not interactive:
         texts = [sys.stdin.read()]
@@ -190,7 +190,8 @@ def _prompt() -> Callable[[], str]:
     return lambda: session.prompt("vms> ", multiline=True, key_bindings=keys, prompt_continuation="...> ")
 
 
-def _read(path: Path) -> str:
+def read_script(path: Path) -> str:
+    """The text of a file that the user named; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.read()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -32,57 +32,38 @@ def status(settings: Settings, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
     else:
-        write_status(found)
+        write_status(found, sys.stdout)
 
 
-def write_status(found: Mapping[str, Any]) -> None:
+def write_status(found: Mapping[str, Any], out: TextIO) -> None:
     """For people: what is well in one line each, what is not in words."""
-    waiting, views = found["waiting"], found["views"]
-    lines = {
+    from vms.cli.output import size, write_facts, write_records
+
+    waiting, tables, views = found["waiting"], found["tables"], found["views"]
+    facts = {
         "store": found["store"],
         "epoch": f"{found['epoch']}, generation {found['generation']}",
         "waiting": f"{waiting} changes" if waiting else "nothing: every view is fresh",
-        "memory": _size(found["memory_bytes"]),
+        "memory": size(found["memory_bytes"]),
+        "disk": size(found["disk_bytes"]),
         "dead letters": found["dead_letters"] or "none",
     }
     if found["rebuilding"]:
-        lines["rebuilding"] = f"the views, from their tables: {found['rebuilding']}"
-    width = max(map(len, lines)) + 2
-    for name, value in lines.items():
-        click.echo(f"{name:{width}}{value}")
-    _section(
-        "tables",
-        [(n, t["rows"], ", ".join(t["key"]) or None, t["encoding"], t["dead_letters"], _size(t["memory_bytes"]))
-         for n, t in found["tables"].items()],
-        ("table", "rows", "key", "encoding", "dead letters", "memory"),
-    )  # fmt: skip
-    _section(
-        "views",
-        [(n, v["rows"], v["failing_rows"], _size(v["memory_bytes"])) for n, v in views.items()],
-        ("view", "rows", "failing rows", "memory"),
+        facts["rebuilding"] = f"the views, from their tables: {found['rebuilding']}"
+    write_facts(facts, out)
+    columns = ("rows", "key", "encoding", "dead_letters")
+    out.write("\n")
+    write_records([_record("table", n, t, columns) for n, t in tables.items()], "no tables", out)
+    out.write("\n")
+    write_records(
+        [_record("view", n, v, ("rows", "failing_rows", "tables")) for n, v in views.items()], "no views", out
     )
     told = [f"view {n} cannot be read: {v['failure']}" for n, v in views.items() if v["failing_rows"]]
     for text in [*found["warnings"], *told]:
-        click.echo(f"\nwarning: {text}")
+        out.write(f"\nwarning: {text}\n")
 
 
-def _section(title: str, rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> None:
-    import pyarrow as pa
+def _record(kind: str, name: str, values: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    from vms.cli.output import size
 
-    from vms.cli.output import write_table
-
-    click.echo("")
-    if rows:
-        write_table(pa.table([pa.array(values) for values in zip(*rows)], names=list(columns)), sys.stdout)
-    else:
-        click.echo(f"no {title}")
-
-
-def _size(count: int) -> str:
-    """Bytes with three digits: `0 B`, `5.56 KB`, `151 MB`."""
-    size, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.3g} {unit}"
+    return {kind: name, **{c: values[c] for c in columns}, "memory": size(values["memory_bytes"])}

@@ -122,8 +122,7 @@ class Database:
 
     def drop_table(self, name: str) -> None:
         before = self.catalog
-        readers = [v for v in before.views if name in self.plan(v).plan.sources]
-        after = before.without_table(name, readers)
+        after = before.without_table(name, self.readers(name))
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
         self.store.drop_table(name)
@@ -145,6 +144,10 @@ class Database:
 
     def _read_catalog(self) -> int:
         return self.runtime.readable.point.catalog
+
+    def readers(self, table: str) -> list[str]:
+        """The views that read the table."""
+        return [v for v in self.catalog.views if table in self.plan(v).plan.sources]
 
     def plan(self, view: str) -> ViewPlan:
         """The maintenance plan of a registered view."""
@@ -237,6 +240,10 @@ class Database:
                 result = statement.table
         return result
 
+    def dead_letters(self) -> pa.Table:
+        """What could not be decoded: table, row, column, region, seq, ts, value, reason."""
+        return self.runtime.dead.read()
+
     def status(self) -> dict[str, Any]:
         """What an operator looks at first; plain values."""
         from vms.manager.status import status
@@ -280,8 +287,8 @@ class View:
         return rows
 
     def count(self) -> int:
-        """How many rows the view's table has as of the newest committed epoch."""
-        return read_view(self._db.store, lambda rows: sum(1 for _ in rows), self._table_at, self._point)[0]
+        """How many rows the view has as of the newest committed epoch."""
+        return read_view(self._db.store, self._layout.count, self._table_at, self._point)[0]
 
     def _table_at(self, point: ReadPoint) -> str:
         if self._db.catalog.view(self.name) != self.definition:

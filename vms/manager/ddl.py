@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 
 from vms.errors import InvalidValue, SqlError
-from vms.manager.script import Cursor, statements
+from vms.manager.script import Cursor, quoted, statements
 from vms.model.table import HIDDEN_KEY, MARKER, BaseTable, Encoding, TableColumn
 from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType, decimal
 
@@ -53,6 +53,18 @@ def parse_create_table(text: str) -> BaseTable:
     found[0].expect("create", "table", where="at the beginning")
     found[0].accept("if", "not", "exists")
     return read_table(found[0])
+
+
+def create_statement(table: BaseTable) -> str:
+    """The text that declares the table: `parse_create_table` reads it back as it is."""
+    lines = [f"{_as_name(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in table.visible_columns]
+    if not table.hidden_key:
+        lines.append(f"PRIMARY KEY ({', '.join(map(_as_name, table.key))})")
+    options = [f"family = '{table.family}'", f"encoding = '{table.encoding.value}'"]
+    if table.rows_estimate is not None:
+        options.append(f"rows = {table.rows_estimate}")
+    columns = ",\n    ".join(lines)
+    return f"CREATE TABLE {_as_name(table.name)} (\n    {columns}\n) WITH ({', '.join(options)})"
 
 
 def read_table(at: Cursor) -> BaseTable:
@@ -96,6 +108,10 @@ def read_table(at: Cursor) -> BaseTable:
             start,
         )
     return _table(name, list(columns.values()), key, options)
+
+
+def _as_name(name: str) -> str:
+    return quoted(name) if name in ("constraint", "if", "primary") else name
 
 
 def _table(name: str, columns: list[TableColumn], key: tuple[str, ...], options: dict[str, str]) -> BaseTable:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,42 +15,54 @@ def status(db: Database) -> dict[str, Any]:
     """Plain values.
 
     `waiting` are entries of the change stream that no view has seen; 0 means that every view is fresh. Memory of
-    what several views share is counted with each of them, and once in the total. Rows are counted by reading
-    them, but for tables that are followed in memory.
+    what several views share is counted with each of them, and once in the total.
     """
-    readable, runtime = db.runtime.readable, db.runtime
-    memory, letters = dict(runtime.memory), runtime.dead.counts()
+    runtime, letters = db.runtime, db.runtime.dead.counts()
     return {
         "store": f"embedded:{db.path}",
-        "epoch": readable.point.epoch,
-        "generation": readable.point.generation,
+        "epoch": runtime.readable.point.epoch,
+        "generation": runtime.readable.point.generation,
         "waiting": runtime.source.lag().entries,
-        "memory_bytes": sum(memory.values()),
+        "memory_bytes": sum(runtime.memory.values()),
+        "disk_bytes": _disk_bytes(db.path),
         "dead_letters": sum(letters.values()),
         "rebuilding": runtime.rebuilding,
         "warnings": list(runtime.warnings),
-        "tables": {
-            name: {
-                "rows": _table_rows(db, name),
-                "key": [] if table.hidden_key else list(table.key),
-                "encoding": table.encoding.value,
-                "memory_bytes": memory.get(f"table:{name}", 0),
-                "dead_letters": letters.get(name, 0),
-            }
-            for name, table in db.catalog.tables.items()
-        },
-        "views": {
-            name: {
-                "rows": db.view(name).count(),
-                "failing_rows": readable.errors.get(name, (0, None))[0],
-                "failure": readable.errors.get(name, (0, None))[1],
-                "memory_bytes": sum(memory.get(node.id, 0) for node in db.plan(name).plan.nodes),
-            }
-            for name in db.catalog.views
-        },
+        "tables": {name: table_status(db, name, letters) for name in db.catalog.tables},
+        "views": {name: view_status(db, name) for name in db.catalog.views},
     }
 
 
-def _table_rows(db: Database, name: str) -> int:
-    followed = db.runtime.member.store.delta_views.get(name)
-    return len(followed) if followed is not None else sum(1 for _ in db.store.scan(name))
+def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[str, Any]:
+    """`letters`: dead letters by table. Rows are counted by reading them, but for tables followed in memory."""
+    table, followed = db.catalog.table(name), db.runtime.member.store.delta_views.get(name)
+    return {
+        "rows": len(followed) if followed is not None else sum(1 for _ in db.store.scan(name)),
+        "key": [] if table.hidden_key else list(table.key),
+        "encoding": table.encoding.value,
+        "views": db.readers(name),
+        "memory_bytes": db.runtime.memory.get(f"table:{name}", 0),
+        "dead_letters": letters.get(name, 0),
+    }
+
+
+def view_status(db: Database, name: str) -> dict[str, Any]:
+    """`failure` is one of the failing rows in words."""
+    failing, failure = db.runtime.readable.errors.get(name, (0, None))
+    plan = db.plan(name).plan
+    return {
+        "rows": db.view(name).count(),
+        "tables": list(plan.sources),
+        "failing_rows": failing,
+        "failure": failure,
+        "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.nodes),
+    }
+
+
+def _disk_bytes(folder: Path) -> int:
+    """Of all files; the store may remove some while they are counted."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total

@@ -6,8 +6,6 @@ place for after the point are rounded, half away from zero, so that `SET price =
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,9 +14,6 @@ from vms.model.arrow import cast_to
 from vms.model.catalog import Catalog
 from vms.model.table import BaseTable, TableColumn
 from vms.model.types import Kind
-
-#: The position in an array says nothing to the author of a statement; the value does.
-_ROW = re.compile(r"^row \d+: ")
 
 
 def table_for_writing(catalog: Catalog, name: str) -> BaseTable:
@@ -92,7 +87,7 @@ def _cast(column: TableColumn, values: pa.ChunkedArray) -> pa.Array:
             values = pc.round(values, ndigits=column.type.scale, round_mode="half_towards_infinity")
         array = cast_to(column.type, values)
     except InvalidValue as error:
-        raise InvalidValue(f"column {column.name}: {_ROW.sub('', str(error))}") from None
+        raise InvalidValue(f"column {column.name}: {error.reason}") from None
     if array.null_count and not column.nullable:
         raise InvalidValue(f"column {column.name}: it cannot be NULL")
     return array

@@ -99,7 +99,7 @@ def cast_to(type_: SqlType, array: pa.Array | pa.ChunkedArray) -> pa.Array:
         row, reason = _first_bad(type_, array)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidValue(f"values of Arrow type {array.type} cannot be stored as {type_}") from error
-    raise InvalidValue(f"row {row}: {short(array[row])} does not fit {type_} ({reason})")
+    raise InvalidValue(f"{short(array[row])} does not fit {type_} ({reason})", row=row)
 
 
 def convert(type_: SqlType, array: pa.Array) -> pa.Array:

@@ -118,6 +118,15 @@ class ViewLayout:
         counts = whole.column(len(names) - 1).to_numpy()
         return whole.select(range(len(names) - 1)).take(pa.array(np.repeat(np.arange(len(counts)), counts)))
 
+    def count(self, rows: Iterable[tuple[bytes, Row]]) -> int:
+        """How many rows `table` would give."""
+        if not self.bag:
+            return sum(1 for _ in rows)
+        last = len(self.fields) - 1
+        values = [cells[self._columns[last]].value for _, cells in rows]
+        counts, _ = decode_column(Encoding.BYTES, self.fields[last].type, values)
+        return int(counts.to_numpy().sum())
+
 
 def _row(key: bytes) -> bytes:
     """The row key of a key: a cut one is longer than any that is not."""
