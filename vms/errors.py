@@ -71,7 +71,7 @@ class AlreadyExists(UserError):
 
 
 class InvalidValue(UserError):
-    """A value does not fit its column. `row` is its place, from 0, where it is one of several; `reason` leaves it out."""
+    """A value does not fit its column. `row`: its place among several, from 0; `reason`: the message without it."""
 
     def __init__(self, reason: str, *, row: int | None = None) -> None:
         self.reason, self.row = reason, row

@@ -24,6 +24,7 @@ import click
 from vms.cli.bench import bench
 from vms.cli.demo import demo
 from vms.cli.hbase import hbase
+from vms.cli.load import load
 from vms.cli.sql import explain, sql
 from vms.cli.status import status
 from vms.cli.table import table
@@ -144,7 +145,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, table, view, explain, status, bench, demo, hbase):
+for _command in (sql, table, view, load, explain, status, bench, demo, hbase):
     cli.add_command(_command)
 
 

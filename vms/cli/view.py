@@ -110,7 +110,7 @@ def create(settings: Settings, name: str, select: str | None, file: Path | None,
     declared = names[0].name("a view") if names else ""
     if len(names) != 1 or not names[0].at_end:
         raise SqlError(f"{name!r} cannot be the name of a view")
-    query = _select(select if file is None else read_script(file))
+    query = _select(read_script(file) if file is not None else select or "")
     with vms.connect(settings.store) as db:
         if if_not_exists and declared in db.catalog.views:
             click.echo(f"view {declared} is there already: left as it is")
