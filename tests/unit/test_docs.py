@@ -2,13 +2,15 @@
 
 A ```sql or ```python block of README.md and docs/sql.md is run, in order, in one database a document. A ```text
 block right after it is what it must print; a line `...` there stands for whatever follows. A block that begins
-with `-- refused` must fail, with the text as its message.
+with `-- refused` must fail, with the text as its message. A ```console block of docs/cli.md has commands after `$ `
+and what each prints; `...` in it stands for anything.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -78,6 +80,21 @@ def test_examples_run_and_print_what_is_shown(name: str, tmp_path: Path, monkeyp
                 wanted.pop()
                 got = got[: len(wanted)]
             assert got == wanted, f"{name}, line {example.line}"
+
+
+def test_commands_print_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    files = [block["text"] for block in _BLOCK.finditer(text) if block["kind"] == "csv"]
+    (tmp_path / "sales.csv").write_text(files[0])
+    (tmp_path / "broken.csv").write_text(files[0].replace("4.00", "four"))
+    shown = [part for b in _BLOCK.finditer(text) if b["kind"] == "console" for part in b["text"].split("$ ")[1:]]
+    assert len(shown) > 8
+    for part in shown:
+        command, _, wanted = part.partition("\n")
+        result = CliRunner().invoke(cli, shlex.split(command)[1:])
+        pattern = re.escape("\n".join(lines(wanted))).replace(re.escape("..."), ".*")
+        assert re.fullmatch(pattern, "\n".join(lines(result.output))), f"$ {command}\n{result.output}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[d.name for d in DOCUMENTS])

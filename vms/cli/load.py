@@ -67,8 +67,8 @@ def load(
     Examples:
       vms load sales sales.csv
       vms load sales january.parquet february.parquet
-      vms load lineitem lineitem.tbl --delimiter '|' --no-header
-      gunzip -c sales.csv.gz | vms load sales - --null '\\N' --json
+      vms load sales sales.txt --format csv --delimiter '|' --no-header --columns id,shop
+      zstdcat sales.csv.zst | vms load sales - --null NULL --json
     """
     if len(delimiter) != 1:
         raise click.BadParameter("is one character", param_hint="--delimiter")

@@ -94,6 +94,7 @@ def explain(settings: Settings, subject: str) -> None:
     \b
     Examples:
       vms explain totals
+      vms view explain totals
       vms explain "SELECT shop, sum(price) AS total FROM sales GROUP BY shop"
     """
     import vms

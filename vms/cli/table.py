@@ -122,7 +122,7 @@ def create(
     values = {"family": family and _text(family), "encoding": encoding and _text(encoding), "rows": rows}
     options = ", ".join(f"{k} = {v}" for k, v in values.items() if v is not None)
     items = [*columns, *([f"PRIMARY KEY ({key})"] if key else [])]
-    text = f"CREATE TABLE {name} (\n" + ",\n".join(items) + "\n)" + (f" WITH ({options})" if options else "")
+    text = f"CREATE TABLE {name} (\n" + ",\n".join(items) + "\n)" + (f"\nWITH ({options})" if options else "")
 
     import vms
     from vms.manager.ddl import parse_create_table
@@ -163,10 +163,13 @@ def drop(settings: Settings, name: str, if_exists: bool) -> None:
 
 
 def _in_argument(error: SqlError, items: Sequence[str]) -> SqlError:
-    """The same error with the argument that stands in its line instead of a place in a text that nobody wrote."""
-    line = error.line or 0
+    """The same error with the argument that stands in its line instead of a place in a text that nobody wrote.
+
+    The first item is in line 2; what is missing in the last one is missed at the bracket in the line after it.
+    """
     message = str(error).removesuffix(f" (line {error.line}, column {error.column})")
-    return SqlError(f'{message}, in "{items[line - 2]}"' if 0 <= line - 2 < len(items) else message)
+    at = (error.line or 0) - 2
+    return SqlError(f'{message}, in "{items[min(at, len(items) - 1)]}"' if 0 <= at <= len(items) else message)
 
 
 def _text(value: str) -> str:

@@ -22,7 +22,7 @@ from vms.model.types import VARCHAR, Kind
 #: Rows of one write. Not higher, because a write is one entry of the change stream and taken in as a whole;
 #: not lower, or the durable write of each would show.
 PUT_ROWS = 10_000
-_SUFFIXES = {".csv": "csv", ".tbl": "csv", ".parquet": "parquet"}
+_SUFFIXES = {".csv": "csv", ".parquet": "parquet"}
 #: Told how much is done, from 0 to 1.
 Progress = Callable[[float], None]
 
@@ -62,17 +62,20 @@ class Load:
         return token
 
     def _match(self, chosen: Sequence[str] | None) -> dict[str, TableColumn]:
-        """The column of the table for each column of the file, by name; capital letters do not count."""
+        """The column of the table for each column of the file, by name; capitals and outer spaces do not count."""
         names, known = list(self._file.names), {c.name: c for c in self._table.visible_columns}
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"{self.name} has two columns named {name}; give one of them another name")
-        for name in chosen or ():
-            if name not in names:
-                raise UnknownName(f"column of {self.name}", name, names)
+        if chosen is not None:
+            by_fold = {_fold(n): n for n in names}
+            for name in chosen:
+                if _fold(name) not in by_fold:
+                    raise UnknownName(f"column of {self.name}", name, names)
+            names = [by_fold[_fold(name)] for name in chosen]
         found: dict[str, TableColumn] = {}
-        for name in names if chosen is None else chosen:
-            column = known.get(name) or known.get(name.strip().lower())
+        for name in names:
+            column = known.get(_fold(name))
             if column is None:
                 near = UnknownName(f"column of table {self._table.name}", name, known)
                 raise UserError(f"{self.name}: {near}; --columns names those to take")
@@ -106,6 +109,10 @@ class Load:
 
     def _at(self, column: TableColumn, row: int | None, first: int) -> str:
         return f"{self.name}{'' if row is None else f', row {first + row}'}, column {column.name}"
+
+
+def _fold(name: str) -> str:
+    return name.strip().lower()
 
 
 def open_file(

@@ -69,14 +69,15 @@ class CsvFile:
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, float]]:
         size, bad, rows = max(self._path.stat().st_size, 1), list[pa.csv.InvalidRow](), 0
+        wanted = list(dict.fromkeys([*columns, self.names[-1]]))  # the last one is where an open quote ends up
         try:
             with self._open() as file:
-                end = self._form.delimiter.join([self._form.null] * len(self.names))
+                end = self._form.delimiter.join([self._form.null] * len(self.names)) + "\n"
                 before: pa.RecordBatch | None = None
-                for batch in self._read(_WithEnd(file, end.encode()), columns, bad):
+                for batch in self._read(_WithEnd(file, end.encode()), wanted, bad):
                     if before is not None:
                         rows += before.num_rows
-                        yield before, min(_position(file) / size, 1.0)
+                        yield before.select(columns), min(_position(file) / size, 1.0)
                     before = batch if batch.num_rows else before
         except pa.ArrowInvalid as error:
             raise self._error(error, bad) from None
@@ -84,7 +85,7 @@ class CsvFile:
             raise self._unreadable(error) from None
         if before is None or any(column[-1].is_valid for column in before.columns):
             raise UserError(f"{self._name}: a quote is never closed; it opens in row {rows + len(before or [0])}")
-        yield before.slice(0, before.num_rows - 1), 1.0
+        yield before.slice(0, before.num_rows - 1).select(columns), 1.0
 
     def _read(
         self, file: io.RawIOBase, columns: Sequence[str], bad: list[pa.csv.InvalidRow]
