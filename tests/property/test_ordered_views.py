@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ordered_views import top_k_views
+from ordered_views import top_k_views, window_views
 from random_views import View, histories, slot_maps
 from view_runs import assert_views_equal_both_oracles
 
@@ -15,6 +15,12 @@ SLOT_MAPS = st.lists(slot_maps(3), min_size=4, max_size=4)
 @settings(deadline=None, max_examples=150)
 @given(top_k_views(), histories(), SLOT_MAPS)
 def test_the_first_rows_equal_both_oracles(view, history, slots):
+    assert_views_equal_both_oracles([view], history, slots)
+
+
+@settings(deadline=None, max_examples=200)
+@given(window_views(), histories(), SLOT_MAPS)
+def test_window_functions_equal_both_oracles(view, history, slots):
     assert_views_equal_both_oracles([view], history, slots)
 
 

@@ -1,4 +1,4 @@
-"""Plans of views with an order: where the first rows are found, and by which columns ties are broken."""
+"""Plans of views with an order: first rows and windows, where they are found, and by which columns ties are broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plan_tables import TABLES
 from vms.model.order import SortKey
 from vms.plan.explain import explain
 from vms.plan.frontend import ViewPlan, plan_view
-from vms.plan.plan import Exchange, Node, TopK
+from vms.plan.plan import Exchange, Frame, Node, TopK, Window
 
 
 def planned(sql: str) -> ViewPlan:
@@ -74,3 +74,67 @@ def test_explain_names_places_and_order() -> None:
     assert "TopK places 1 to 5 by (i DESC NULLS LAST, k)  [round 0]" in text
     assert "TopK places 3 to 5 by (i DESC NULLS LAST, k)  [round 1]" in text
     assert "first rows to one place" in text
+
+
+# --- windows
+
+
+def windows(sql: str) -> list[Window]:
+    return [n.spec for n in nodes(planned(sql), Window) if isinstance(n.spec, Window)]
+
+
+def test_rows_of_a_partition_meet_at_one_member() -> None:
+    view = planned("SELECT k, rank() OVER (PARTITION BY i ORDER BY b) AS r FROM t")
+    assert [[n.fields[c].name for c in n.spec.key] for n in nodes(view, Exchange)] == [["i"], ["k"]]
+    view = planned("SELECT k, i, rank() OVER (PARTITION BY k, i ORDER BY b) AS r FROM t")
+    assert not nodes(view, Exchange)
+
+
+def test_windows_with_one_order_are_one_operation() -> None:
+    (window,) = windows(
+        "SELECT k, rank() OVER w AS r, sum(b) OVER w AS z FROM t WINDOW w AS (PARTITION BY i ORDER BY b)"
+    )
+    assert [c.function for c in window.calls] == ["rank", "sum"]
+
+
+def test_calls_that_nobody_reads_are_left_out() -> None:
+    assert not windows("SELECT k FROM (SELECT k, rank() OVER (ORDER BY i) AS r FROM t) q")
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        ("ORDER BY b", Frame(False, None, 0)),
+        ("", Frame(True, None, None)),
+        ("ORDER BY b ROWS 2 PRECEDING", Frame(True, -2, 0)),
+        ("ORDER BY b ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING", Frame(True, 1, None)),
+        ("ORDER BY i RANGE BETWEEN 2 PRECEDING AND 3 FOLLOWING", Frame(False, -2, 3)),
+        ("ORDER BY d RANGE BETWEEN 1.5 PRECEDING AND CURRENT ROW", Frame(False, -150, 0)),
+        ("ORDER BY dt RANGE BETWEEN INTERVAL '7' DAY PRECEDING AND CURRENT ROW", Frame(False, -7, 0)),
+        ("ORDER BY ts RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW", Frame(False, -3_600_000_000, 0)),
+    ],
+)
+def test_frames_are_distances_of_codes(frame: str, expected: Frame) -> None:
+    """Also those that DataFusion exports without their bounds."""
+    (window,) = windows(f"SELECT k, max(k) OVER (PARTITION BY s {frame}) AS m FROM t")
+    assert window.calls[0].frame == expected
+
+
+def test_each_call_keeps_its_own_frame() -> None:
+    """Windows of both sides of a join, and one above: the frames are found in the order of the tree."""
+    side = "SELECT k, sum(b) OVER (ORDER BY k ROWS {} PRECEDING) AS z FROM t"
+    found = windows(
+        f"SELECT l.k, sum(l.z) OVER (ORDER BY r.z ROWS 3 PRECEDING) AS y, l.z, r.z AS rz "
+        f"FROM ({side.format(1)}) l JOIN ({side.format(2)}) r ON l.k = r.k"
+    )
+    assert [w.calls[0].frame.start for w in found] == [-1, -2, -3]
+
+
+def test_numbered_rows_have_a_key() -> None:
+    output = planned("SELECT s, row_number() OVER (PARTITION BY s ORDER BY b) AS n FROM t").plan.outputs["v"]
+    assert output.spec.key == (0, 1)
+
+
+def test_explain_shows_windows_with_order_and_frame() -> None:
+    text = explain(planned("SELECT k, avg(b) OVER (PARTITION BY i ORDER BY d RANGE 1.5 PRECEDING) AS a FROM t"))
+    assert "Window avg(b) RANGE 1.50 PRECEDING TO CURRENT ROW by (i) order (d)" in text

@@ -73,6 +73,16 @@ class ExactSums:
         return self._sums.nbytes
 
 
+def frame_sums(bits: Int64, first: Int64, end: Int64) -> Int64:
+    """Bits of the rounded sums of the doubles at first[i] to end[i]; neither bound ever falls.
+
+    What leaves a frame is taken back exactly, so no error travels from one frame to the next.
+    """
+    out = np.empty(len(first), np.int64)
+    _frame_sums(kernel_array(bits), kernel_array(first), kernel_array(end), out)
+    return out
+
+
 @jit
 def _normalise(sums, g):
     """Carry over: every digit but the last into [0, 2**32); the last keeps the sign."""
@@ -175,3 +185,22 @@ def _round(sums, groups, out):
             out[i] = _INFINITY if low_bit > _MAX_LOW_BIT else (np.int64(low_bit) << 52) + mantissa
         if negative:
             out[i] |= np.int64(1) << 63
+
+
+@jit
+def _frame_sums(bits, first, end, out):
+    n = bits.shape[0]
+    sums, group = np.zeros((1, WORDS), np.int64), np.zeros(max(n, 1), np.int64)
+    plus, minus = np.ones(max(n, 1), np.int64), np.full(max(n, 1), -1, np.int64)
+    low, high = np.int64(0), np.int64(0)
+    for i in range(n):
+        if i > 0 and low == first[i] and high == end[i]:
+            out[i] = out[i - 1]
+            continue
+        if first[i] >= high:
+            sums[:] = 0
+            low = high = first[i]
+        _add(sums, group[: first[i] - low], bits[low : first[i]], minus[: first[i] - low])
+        _add(sums, group[: end[i] - high], bits[high : end[i]], plus[: end[i] - high])
+        low, high = first[i], end[i]
+        _round(sums, group[:1], out[i : i + 1])

@@ -23,6 +23,7 @@ from vms.maintenance.operations.repetition import RepetitionOperation
 from vms.maintenance.operations.selection import SelectionOperation
 from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.operations.union import UnionOperation
+from vms.maintenance.operations.window import WindowOperation
 from vms.maintenance.record import Program
 from vms.model.changes import Bool, Int64
 from vms.model.ring import SLOTS, Ring
@@ -42,10 +43,11 @@ from vms.plan.plan import (
     Source,
     TopK,
     Union,
+    Window,
 )
 
 #: Operations whose output can be made from their state at any time.
-STATEFUL = (Source, Join, Aggregation, TopK)
+STATEFUL = (Source, Join, Aggregation, TopK, Window)
 ALL_SLOTS: Bool = np.ones(SLOTS, np.bool_)
 _TOTAL_SLOT = int(slot_of((), (), TextPool(), 1)[0])
 #: State of one member as it travels: name of the table or node -> batches.
@@ -133,6 +135,8 @@ class VirtualStore:
                 return AggregationOperation(node, self._aggregated_fields(node), self.pool)
             case TopK():
                 return TopKOperation(node, self.pool)
+            case Window():
+                return WindowOperation(node, types[0], self.pool)
         return None
 
     def _aggregated_fields(self, node: Node):  # type: ignore[no-untyped-def]

@@ -97,9 +97,9 @@ def from_arrow(t: pa.DataType) -> SqlType:
         return decimal(t.precision, t.scale)
     if pa.types.is_boolean(t):
         return BOOLEAN
-    if pa.types.is_int64(t) or pa.types.is_uint32(t):
+    if pa.types.is_int64(t) or pa.types.is_uint32(t) or pa.types.is_uint64(t):
         return BIGINT
-    if pa.types.is_integer(t) and not pa.types.is_uint64(t):
+    if pa.types.is_integer(t):
         return INTEGER
     if pa.types.is_floating(t):
         return DOUBLE

@@ -11,7 +11,7 @@ from vms.model.order import SortKey
 from vms.model.types import Kind, SqlType
 from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref
 from vms.plan.functions import ARITHMETIC, COMPARISONS, CONNECTIVES, NULL_TESTS, PATTERNS
-from vms.plan.plan import Aggregate, Field, TopK
+from vms.plan.plan import Aggregate, Field, Frame, TopK, WindowCall
 
 _INFIX = {**ARITHMETIC, **COMPARISONS, **CONNECTIVES, **PATTERNS}
 _PLAIN = re.compile(r"[\w.#]+|[\w.]+\(.*\)")
@@ -79,6 +79,41 @@ def describe_top_k(spec: TopK, fields: Sequence[Field]) -> str:
     first = spec.offset + 1
     places = f"from place {first} on" if spec.limit is None else f"places {first} to {spec.offset + spec.limit}"
     return f"{places} by ({describe_order(spec.order, fields) or 'all columns'})"
+
+
+def describe_window(call: WindowCall, fields: Sequence[Field]) -> str:
+    """A window function over columns named by `fields`."""
+    args = ["*"] if call.function == "count" and call.arg is None else []
+    if call.arg is not None:
+        args.append(column_name(call.arg, fields))
+    if call.number and call.function not in ("first_value", "last_value"):
+        args.append(str(call.number))
+    if call.default is not None:
+        args.append(describe_expr(call.default, fields))
+    return f"{call.function}({', '.join(args)})"
+
+
+def describe_frame(frame: Frame, key: SqlType | None) -> str:
+    """A frame, its distances in terms of the sort column's type; nothing where it is the whole partition."""
+    if (frame.start, frame.end) == (None, None):
+        return ""
+    unit = None if frame.rows else key
+    ends = (_bound(frame.start, "PRECEDING", unit), _bound(frame.end, "FOLLOWING", unit))
+    return f" {'ROWS' if frame.rows else 'RANGE'} {ends[0]} TO {ends[1]}"
+
+
+def _bound(distance: int | None, side: str, key: SqlType | None) -> str:
+    if distance is None:
+        return f"UNBOUNDED {side}"
+    if distance == 0:
+        return "CURRENT ROW"
+    size: int | str = abs(distance)
+    if key is not None and key.kind is Kind.DECIMAL:
+        size = _literal(abs(distance), key)
+    elif key is not None and key.kind in (Kind.DATE, Kind.TIMESTAMP):
+        days = datetime.timedelta(days=1) if key.kind is Kind.DATE else datetime.timedelta(microseconds=1)
+        size = str(abs(distance) * days).removesuffix(", 0:00:00")
+    return f"{size} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
 
 
 def _inner(e: Expr, fields: Sequence[Field]) -> str:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vms.plan.contributions import AccumulatorKind, layout_of
-from vms.plan.describe import column_name, column_names, describe_call, describe_expr, describe_top_k
+from vms.plan.describe import (
+    column_name,
+    column_names,
+    describe_call,
+    describe_expr,
+    describe_frame,
+    describe_order,
+    describe_top_k,
+    describe_window,
+)
 from vms.plan.frontend import ViewPlan
 from vms.plan.plan import (
     Aggregation,
@@ -27,6 +36,7 @@ from vms.plan.plan import (
     Source,
     TopK,
     Union,
+    Window,
 )
 
 _JOINS = {
@@ -98,6 +108,8 @@ class _Explanation:
                 return f"Aggregation {_grouped([f.name for f in n.fields[:size]], self._calls(n))}"
             case TopK():
                 return f"TopK {describe_top_k(n.spec, n.fields)}"
+            case Window():
+                return f"Window {self._window(n, n.spec)}"
             case Exchange(key=key):
                 return f"Exchange {_by(key, n.fields)}"
             case Output(view=view, key=key, bag=bag):
@@ -109,6 +121,13 @@ class _Explanation:
         pairs = [f"{column_name(a, left)} = {column_name(b, right)}" for a, b in zip(spec.left_keys, spec.right_keys)]
         rest = [] if spec.residual is None else [describe_expr(spec.residual, left + right)]
         return " AND ".join(pairs + rest)
+
+    def _window(self, n: Node, spec: Window) -> str:
+        fields = self._input(n).fields
+        order = f" order ({describe_order(spec.order, fields)})" if spec.order else ""
+        key = fields[spec.order[0].column].type if spec.order else None
+        calls = ", ".join(describe_window(c, fields) + describe_frame(c.frame, key) for c in spec.calls)
+        return f"{calls} by ({column_names(spec.partition, fields)}){order}"
 
     def _calls(self, n: Node) -> list[str]:
         """The aggregate calls in terms of the rows that are aggregated."""
@@ -137,6 +156,8 @@ class _Explanation:
                 return "rows of a union"
             case PreAggregation():
                 return "contributions to groups"
+            case Window():
+                return "rows of windows"
             case TopK():
                 return "first rows"
             case Join():
@@ -156,6 +177,8 @@ class _Explanation:
                         f"ReverseJoinView on {self._join_condition(n, n.spec)}: "
                         f"left ({_names(self._input(n).fields)}), right ({_names(self._input(n, 1).fields)})"
                     )
+                case Window():
+                    lines.append(f"rows of Window {self._window(n, n.spec)}: all that came in")
                 case TopK():
                     lines.append(f"rows of TopK {describe_top_k(n.spec, n.fields)}: all that came in")
                 case Aggregation():

@@ -26,6 +26,7 @@ from vms.plan.rounds import TIMES, to_rounds
 from vms.plan.set_operations import Counted
 from vms.plan.simplify import simplify
 from vms.plan.substrait_reader import read_plan
+from vms.plan.window_text import read_calls
 
 _SETTINGS = {
     # 0.06 is a decimal, so that arithmetic stays exact
@@ -73,7 +74,8 @@ def plan_view(
     optimised = _optimised(context, sql, tables)
     try:
         _refuse_null_aware(optimised)
-        read = read_plan(_exported(optimised, context), tables, _counted(sql))
+        windows = read_calls(optimised)
+        read = read_plan(_exported(optimised, context), tables, _counted(sql), windows)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})))
     except Refused as refused:
         raise place(sql, refused) from None

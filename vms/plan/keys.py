@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
 from vms.plan.logical import Group, Match, Rel, carried, equal_columns
-from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, TopK, Union
+from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, TopK, Union, Window
 
 #: Columns that always hold the same value: any one of them stands for all.
 Equal = frozenset[int]
@@ -32,11 +32,21 @@ def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | Non
             return tuple(frozenset({i}) for i in range(len(spec.group)))
         case TopK(limit=1):
             return ()
+        case Window():
+            return key_of(rel.input, tables) or _numbered(spec, rel.input.width)
         case Match() | Join():
             return _joined_key(rel, tables)
         case Union() | Repetition():
             return None
     return key_of(rel.input, tables)
+
+
+def _numbered(window: Window, width: int) -> tuple[Equal, ...] | None:
+    """The partition and the number of the row in it, where rows are numbered."""
+    for i, call in enumerate(window.calls):
+        if call.function == "row_number":
+            return tuple(frozenset({c}) for c in (*window.partition, width + i))
+    return None
 
 
 def through(components: Iterable[Equal], exprs: Sequence[Expr]) -> tuple[Equal, ...] | None:

@@ -1,8 +1,8 @@
 """The tree between Substrait and the maintenance plan: what is computed, not yet where.
 
-`Source`, `Selection`, `Projection`, `Join`, `Union`, `Repetition` and `TopK` are those of the plan. `Match` is a join
-whose condition is not yet split into keys, `Group` an aggregation not yet split into its local and its final
-half.
+`Source`, `Selection`, `Projection`, `Join`, `Union`, `Repetition`, `TopK` and `Window` are those of the plan.
+`Match` is a join whose condition is not yet split into keys, `Group` an aggregation not yet split into its local and
+its final half.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ from vms.model.types import BOOLEAN, Kind
 from vms.plan.describe import describe_expr
 from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
 from vms.plan.functions import may_be_null
-from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union
+from vms.plan.plan import (
+    Aggregate,
+    Field,
+    Join,
+    JoinKind,
+    Projection,
+    Repetition,
+    Selection,
+    Source,
+    TopK,
+    Union,
+    Window,
+)
 
 #: A value of each kind whose code is not simply 0.
 _SOME_VALUE: dict[Kind, str | bool | float] = {Kind.VARCHAR: "", Kind.BOOLEAN: False, Kind.DOUBLE: 0.0}
@@ -40,7 +52,7 @@ class Group:
 class Rel:
     """One relation: what it does, what it reads, and its columns."""
 
-    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK
+    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window
     inputs: tuple[Rel, ...]
     fields: tuple[Field, ...]
 

@@ -150,6 +150,62 @@ class TopK:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows around a row that a window function sees: from `start` to `end`, both included; None: no bound.
+
+    With `rows` the bounds count rows, negative ones those before. Else (RANGE) they are distances of the sort
+    column's code, 0 being the rows that the order finds equal; a row whose sort column is NULL sees those.
+    """
+
+    rows: bool
+    start: int | None
+    end: int | None
+
+
+WINDOW_AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """One window function: an aggregate over the frame, or one of those named in `vms.plan.windows`.
+
+    `number` is the distance of lag and lead, the n of nth_value and ntile; `default` is what lag and lead give
+    where there is no row.
+    """
+
+    function: str
+    arg: int | None
+    type: SqlType
+    frame: Frame
+    number: int = 0
+    default: Expr | None = None
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it is an aggregate over its frame."""
+        return self.function in WINDOW_AGGREGATES
+
+    @property
+    def depends_on_ties(self) -> bool:
+        """Whether the result may change with the order of rows that ORDER BY leaves equal."""
+        if self.aggregates:
+            return self.frame.rows and (self.frame.start, self.frame.end) != (None, None)
+        return self.function not in ("rank", "dense_rank", "percent_rank", "cume_dist")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Output: the input's columns, then one for each call, computed over the rows that agree in `partition`.
+
+    Rows that the order leaves equal are ordered by their other columns (`vms.model.order.complete`).
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Sends every row to the member that owns the slot of its `key` columns: starts a new DistributionRound.
 
@@ -182,6 +238,7 @@ Spec = (
     | PreAggregation
     | Aggregation
     | TopK
+    | Window
     | Exchange
     | Output
 )

@@ -62,8 +62,6 @@ _RULES = (
     _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
     _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY", 1),
     _Rule(("fetch",), "FETCH", "write LIMIT"),
-    _Rule(("over",), "a window function", "use GROUP BY, or compute it when reading the view"),
-    _Rule(("qualify",), "QUALIFY", "use GROUP BY with HAVING"),
     _Rule(("grouping", "sets"), "GROUPING SETS", _SPLIT),
     _Rule(("rollup", "("), "ROLLUP", _SPLIT),
     _Rule(("cube", "("), "CUBE", _SPLIT),

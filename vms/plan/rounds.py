@@ -34,6 +34,7 @@ from vms.plan.plan import (
     Spec,
     TopK,
     Union,
+    Window,
     make_node,
 )
 
@@ -100,6 +101,9 @@ class _Builder:
                 return self._join(spec, self.place(rel.inputs[0]), self.place(rel.inputs[1]), rel.fields)
             case TopK():
                 return self._top_k(spec, self.place(rel.input))
+            case Window():
+                there = self.gathered(self.place(rel.input), spec.partition)
+                return self.add(spec, (there,), rel.fields, there.spread)
         raise InternalError(f"{type(spec).__name__} cannot be placed")
 
     def _union(self, spec: Union, inputs: Sequence[_Placed], fields: tuple[Field, ...]) -> _Placed:

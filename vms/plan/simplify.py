@@ -25,7 +25,7 @@ from vms.plan.logical import (
     select,
     union,
 )
-from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union
+from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union, Window
 from vms.plan.refusals import Refused
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
@@ -119,6 +119,8 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
             return _prune_join(rel, spec, needed)
         case TopK():
             return _prune_top_k(rel, spec, needed)
+        case Window():
+            return _prune_window(rel, spec, needed)
     raise TypeError(spec)
 
 
@@ -175,6 +177,26 @@ def _prune_top_k(rel: Rel, spec: TopK, needed: set[int]) -> tuple[Rel, dict[int,
     below, places = pick(below, [places[c] for c in wanted]), _positions(wanted)
     order = tuple(replace(k, column=places[k.column]) for k in spec.order)
     return Rel(replace(spec, order=order), (below,), below.fields), places
+
+
+def _prune_window(rel: Rel, spec: Window, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+    """Calls that nobody reads go; else exactly what is read, as every column takes part in breaking ties."""
+    width = rel.input.width
+    calls = [c for i, c in enumerate(spec.calls) if i + width in needed]
+    if not calls:
+        return _prune(rel.input, needed)
+    used = {*spec.partition, *(k.column for k in spec.order), *(c.arg for c in calls if c.arg is not None)}
+    wanted = sorted(used | {c for c in needed if c < width})
+    below, places = _prune(rel.input, set(wanted))
+    below, places = pick(below, [places[c] for c in wanted]), _positions(wanted)
+    window = Window(
+        tuple(places[p] for p in spec.partition),
+        tuple(replace(k, column=places[k.column]) for k in spec.order),
+        tuple(c if c.arg is None else replace(c, arg=places[c.arg]) for c in calls),
+    )
+    kept = sorted(i for i in needed if i >= width)
+    fields = below.fields + tuple(rel.fields[i] for i in kept)
+    return Rel(window, (below,), fields), {**places, **{i: below.width + n for n, i in enumerate(kept)}}
 
 
 # --- neighbours

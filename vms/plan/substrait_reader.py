@@ -22,6 +22,8 @@ from vms.plan.plan import Aggregate, Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.set_operations import Counted, as_set_operation
 from vms.plan.substrait_exprs import ExprReader
+from vms.plan.window_text import CallText
+from vms.plan.windows import WindowReader, is_window
 
 _JOINS = {
     JoinRel.JOIN_TYPE_INNER: JoinKind.INNER,
@@ -49,21 +51,29 @@ class ReadPlan:
     ordered: bool
 
 
-def read_plan(plan_bytes: bytes, tables: Mapping[str, BaseTable], text: Counted) -> ReadPlan:
-    """The logical tree of an exported plan over these tables; `text` tells what the plan does not."""
+def read_plan(
+    plan_bytes: bytes, tables: Mapping[str, BaseTable], text: Counted, windows: Sequence[Sequence[CallText]] = ()
+) -> ReadPlan:
+    """The logical tree of an exported plan over these tables; `text` and `windows` tell what the plan does not."""
     plan = Plan()
     plan.ParseFromString(plan_bytes)
     functions = {x.extension_function.function_anchor: x.extension_function.name for x in plan.extensions}
     root = plan.relations[0].root
-    reader = _Reader(functions, tables, text)
+    reader = _Reader(functions, tables, text, windows)
     rel = reader.read(root.input)
     return ReadPlan(rel, tuple(root.names), reader.ordered)
 
 
 class _Reader:
-    def __init__(self, functions: Mapping[int, str], tables: Mapping[str, BaseTable], text: Counted) -> None:
+    def __init__(
+        self,
+        functions: Mapping[int, str],
+        tables: Mapping[str, BaseTable],
+        text: Counted,
+        windows: Sequence[Sequence[CallText]],
+    ) -> None:
         self._exprs = ExprReader(functions)
-        self._tables, self._text = tables, text
+        self._tables, self._text, self._windows = tables, text, list(windows)
         self.ordered = False
 
     def read(self, r: SubstraitRel) -> Rel:
@@ -119,6 +129,9 @@ class _Reader:
         return rel
 
     def _project(self, x: Any) -> Rel:
+        if is_window(x):
+            texts = self._windows.pop(0) if self._windows else []  # before those further down
+            return WindowReader(self.read(x.input), texts, self._exprs.function, self._exprs.read).read(x)
         rel = self.read(x.input)
         return project(rel, projected(x, rel.fields, self._exprs.read))
 
