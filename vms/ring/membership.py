@@ -1,0 +1,160 @@
+"""Who takes part: View Managers, the members that they host, and which of them leads (design section 7).
+
+    /vms/managers/ID      a View Manager that lives: where it is, what it hosts
+    /vms/members/M        a member that exists: the log that holds its state
+    /vms/claims/M         the manager that hosts it now
+    /vms/election/N       candidates for the lead: the lowest number leads
+
+All but `members` hang on the session of their manager and vanish with it. A claim is made by whoever can reach the
+member's log, so a member of a dead manager finds a home without a leader. Two that believe to host one member, for
+a moment, do no harm: their log decides (`vms.maintenance.cut`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import msgpack
+
+from vms.errors import Conflict
+from vms.ring.session import NodeExistsError, NoNodeError, Session, State
+
+_FOLDERS = ("managers", "members", "claims", "election")
+
+
+@dataclass(frozen=True)
+class ManagerInfo:
+    """What a View Manager says about itself.
+
+    `address`: HOST:PORT of its links and its control service; `metrics`: of /metrics, if it has any. `log`: names
+    the log that it can reach ("": it keeps none). `room`: how many members it means to host.
+    """
+
+    id: str
+    address: str
+    metrics: str = ""
+    log: str = ""
+    room: int = 1
+    members: tuple[str, ...] = ()
+    draining: bool = False
+
+    def to_bytes(self) -> bytes:
+        return msgpack.packb(asdict(self))
+
+    @staticmethod
+    def from_bytes(data: bytes) -> ManagerInfo:
+        d: dict[str, Any] = msgpack.unpackb(data)
+        return ManagerInfo(**{**d, "members": tuple(d["members"])})
+
+
+class Membership:
+    """Looks at who takes part; with `join`, as one of them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.info: ManagerInfo | None = None
+        self._ballot = ""
+        with session.errors():
+            for folder in _FOLDERS:
+                session.client.ensure_path(f"/{folder}")
+
+    # --- who is there ----------------------------------------------------------------------------------------
+
+    def managers(self) -> dict[str, ManagerInfo]:
+        """Those that live, by id."""
+        return {id_: ManagerInfo.from_bytes(data) for id_, data in self._all("managers").items()}
+
+    def members(self) -> dict[str, str]:
+        """Every member and its log."""
+        return {member: data.decode() for member, data in self._all("members").items()}
+
+    def claims(self) -> dict[str, str]:
+        """The manager that hosts each member; those without a home are not in it."""
+        return {member: data.decode() for member, data in self._all("claims").items()}
+
+    def leader(self) -> str | None:
+        """The manager that leads."""
+        for ballot in self.session.children("/election"):
+            node = self.session.read(f"/election/{ballot}")
+            if node is not None:
+                return node[0].decode()
+        return None
+
+    def _all(self, folder: str) -> dict[str, bytes]:
+        found = {name: self.session.read(f"/{folder}/{name}") for name in self.session.children(f"/{folder}")}
+        return {name: node[0] for name, node in found.items() if node is not None}
+
+    # --- taking part -----------------------------------------------------------------------------------------
+
+    def join(self, info: ManagerInfo) -> None:
+        """Appear, with no member, and stand for election. Also after a lost session.
+
+        Raises Conflict where another process goes by this id: one that died is forgotten with its session.
+        """
+        self.info = replace(info, members=())
+        with self.session.errors():
+            try:
+                self.session.call("create", f"/managers/{info.id}", self.info.to_bytes(), ephemeral=True)
+            except NodeExistsError:
+                raise Conflict(
+                    f"a View Manager {info.id} is there already; give this one another --id, or wait until "
+                    "ZooKeeper has forgotten the one that died"
+                ) from None
+            path = self.session.call("create", "/election/", info.id.encode(), ephemeral=True, sequence=True)
+        self._ballot = path.rpartition("/")[2]
+        for folder in ("/managers", "/election"):
+            self.session.forget(folder)
+
+    def update(self, info: ManagerInfo) -> None:
+        """Say something else about this manager."""
+        if info != self.info:
+            with self.session.errors():
+                self.session.call("set", f"/managers/{info.id}", info.to_bytes())
+            self.info = info
+            self.session.forget(f"/managers/{info.id}")
+
+    def leads(self) -> bool:
+        """Whether this manager leads, as far as it can know."""
+        return self.session.state is State.CONNECTED and self.session.children("/election")[:1] == [self._ballot]
+
+    def claim(self, member: str, log: str) -> bool:
+        """Become the home of a member that has none; False if somebody else was first."""
+        assert self.info is not None
+        with self.session.errors():
+            try:
+                self.session.call("create", f"/claims/{member}", self.info.id.encode(), ephemeral=True)
+            except NodeExistsError:
+                return False
+            finally:
+                self.session.forget("/claims")
+                self.session.forget(f"/claims/{member}")
+            self._remember(member, log)
+        return True
+
+    def _remember(self, member: str, log: str) -> None:
+        try:
+            self.session.call("create", f"/members/{member}", log.encode())
+        except NodeExistsError:
+            self.session.call("set", f"/members/{member}", log.encode())
+        self.session.forget("/members")
+        self.session.forget(f"/members/{member}")
+
+    def release(self, member: str) -> None:
+        """Let somebody else be its home."""
+        self._delete(f"/claims/{member}")
+
+    def remove(self, member: str) -> None:
+        """It is in no ring any more: nobody needs it."""
+        self._delete(f"/members/{member}")
+        self._delete(f"/claims/{member}")
+
+    def _delete(self, path: str) -> None:
+        with self.session.errors():
+            try:
+                self.session.call("delete", path)
+            except NoNodeError:
+                return
+            finally:
+                self.session.forget(path)
+                self.session.forget(path.rpartition("/")[0])
