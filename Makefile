@@ -9,6 +9,7 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BULK := $(VENV)/.ready-bulk
 SEEDS ?= 2000
 START ?= 0
 N ?= 10000
@@ -26,12 +27,18 @@ $(READY): pyproject.toml deploy/install-python.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+$(BULK): $(READY)
+	@echo "installing Spark for the tests of bulk jobs (a minute, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bulk]'
+	@touch $@
+
 demo: $(READY) ## TPC-H views kept fresh under a live change stream, then compared with DuckDB
 	@$(BIN)/vms demo
 
-test: $(READY) lint ## style and types, then all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore tests/hbase
+test: $(READY) $(BULK) lint ## style and types, then all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore tests/hbase --ignore tests/bulk
 	$(BIN)/python -m pytest tests/hbase
+	$(BIN)/python -m pytest tests/bulk
 
 lint: $(READY) ## style, types, and the import rules between packages
 	$(BIN)/ruff check .
