@@ -15,6 +15,7 @@ some columns only, as an HBase put may. Row and stream entry are one atomic writ
 table and not in the stream. The writer gets a token: the place of its write in the stream.
 
     vms/manager/database.py              Database.sql, Database.put
+    vms/manager/backend.py               Backend
     vms/manager/parser.py                parse
     vms/manager/statements.py            run
     vms/manager/query.py                 run_query

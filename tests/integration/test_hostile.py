@@ -280,11 +280,11 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_a_store_that_another_process_has_open_is_left_alone(db: vms.Database) -> None:
-    command = [sys.executable, "-c", "from vms.cli.main import main; main()", "--store", f"embedded:{db.path}"]
+    command = [sys.executable, "-c", "from vms.cli.main import main; main()", "--store", db.address]
     done = subprocess.run([*command, "sql", "-c", "DELETE FROM t"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the store at ") and "is already open" in done.stderr
     assert done.stderr.count("\n") == 1
     with pytest.raises(StoreUnavailable, match="already open, in another process or in this one"):
-        vms.connect(f"embedded:{db.path}")
+        vms.connect(db.address)
     check(db)

@@ -1,6 +1,6 @@
 """Where the record, the rings and the catalogs are kept: the seam for ZooKeeper (design section 7).
 
-`LocalCoordination` keeps them in the embedded store, for a cluster of one process.
+`LocalCoordination` keeps them in the store itself, for a cluster of one process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vms.maintenance.record import Record
 from vms.model.catalog import Catalog
 from vms.model.ring import Ring
 from vms.ring.assigner import assign
-from vms.store.embedded import EmbeddedStore
+from vms.store.base import MetaStore
 
 
 class Coordination(Protocol):
@@ -41,9 +41,9 @@ class Coordination(Protocol):
 
 
 class LocalCoordination:
-    """In the metadata of the embedded store."""
+    """In the small values of a store."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
+    def __init__(self, store: MetaStore) -> None:
         self._store = store
         self._lock = Lock()
         #: Versions that were read: they never change.

@@ -1,11 +1,10 @@
 """The API: `vms.connect("embedded:PATH")` (README has examples).
 
-A Database is a whole VMS in one process: the embedded store, its change stream, and one View Manager.
+A Database is a whole VMS in one process: a store, its change stream, and one View Manager.
 """
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from vms.clock import Clock
-from vms.errors import StoreError, UserError, ViewBuilding, ViewHasErrors
+from vms.errors import UserError, ViewBuilding, ViewHasErrors
 from vms.maintenance.record import ReadPoint
-from vms.manager.coordination import LocalCoordination
-from vms.manager.log import TransactionLog
+from vms.manager.backend import Backend, EmbeddedBackend
 from vms.manager.runtime import Runtime
 from vms.manager.watch import Watch
 from vms.model.catalog import Catalog, ViewDefinition
@@ -27,10 +24,7 @@ from vms.model.table import HIDDEN_KEY, BaseTable
 from vms.model.token import Token
 from vms.plan.explain import explain
 from vms.plan.frontend import ViewPlan
-from vms.store.base import Family
-from vms.store.embedded import EmbeddedStore
 from vms.stream.decode import read_rows
-from vms.stream.embedded import EmbeddedSource
 from vms.stream.encode import RowEncoder
 from vms.viewtable.layout import ViewLayout
 from vms.viewtable.reader import read_view
@@ -49,46 +43,40 @@ def connect(address: str, *, log: str = "local", epoch_interval: float = 0.1) ->
         raise UserError(f"log {log!r} is not known; it is local or off")
     if not epoch_interval > 0:
         raise UserError(f"epoch_interval {epoch_interval!r} is no time between epochs; it is more than 0 seconds")
-    return Database(Path(path), log=log, epoch_interval=epoch_interval)
+    return Database(EmbeddedBackend(Path(path), log=log), epoch_interval=epoch_interval)
 
 
 class Database:
-    """One embedded database. Close it, or use it as a context manager."""
+    """One database and its View Manager. Close it, or use it as a context manager."""
 
-    def __init__(self, path: Path, *, log: str = "local", epoch_interval: float = 0.1) -> None:
-        self.path = path
-        _make_folder(path)
-        self.store = EmbeddedStore(path / "store")
+    def __init__(self, backend: Backend, *, epoch_interval: float = 0.1) -> None:
+        self.backend, self.store, self.clock = backend, backend.store, backend.clock
+        self._coordination = backend.coordination
+        self._session = Token()
         self._closed = False
         try:
-            self._start(log, epoch_interval)
+            self.runtime = Runtime(
+                self.store,
+                backend.source,
+                self._coordination,
+                backend.log,
+                epoch_interval=epoch_interval,
+                now_ms=self.clock.now,
+            )
+            self.runtime.start()
+            try:
+                backend.started(self.runtime)
+            except BaseException:
+                self.runtime.stop()
+                raise
         except BaseException:
-            self.store.close()
+            backend.close()
             raise
 
-    def _start(self, log: str, epoch_interval: float) -> None:
-        reserved = int(self.store.meta_get("clock") or b"0")
-        self.clock = Clock(reserved, lambda t: self.store.meta_put("clock", str(t).encode()))
-        self._source = EmbeddedSource(self.store)
-        self._coordination = LocalCoordination(self.store)
-        self._session = Token()
-        self.runtime = Runtime(
-            self.store,
-            self._source,
-            self._coordination,
-            self._open_log(log),
-            epoch_interval=epoch_interval,
-            now_ms=self.clock.now,
-        )
-        self.runtime.start()
-
-    def _open_log(self, kind: str) -> TransactionLog | None:
-        """With the log off, an older one goes: it would not know what happened since."""
-        if kind == "local":
-            _make_folder(self.path / "log")
-            return TransactionLog(self.path / "log")
-        shutil.rmtree(self.path / "log", ignore_errors=True)
-        return None
+    @property
+    def address(self) -> str:
+        """What `vms.connect` takes."""
+        return self.backend.address
 
     def __enter__(self) -> Database:
         return self
@@ -103,8 +91,7 @@ class Database:
         if not self._closed:
             self._closed = True
             self.runtime.stop()
-            self._source.close()
-            self.store.close()
+            self.backend.close()
 
     # --- definitions -----------------------------------------------------------------------------------------
 
@@ -115,9 +102,7 @@ class Database:
     def create_table(self, table: BaseTable) -> None:
         before = self.catalog
         after = before.with_table(table)
-        if table.name in self.store.tables():
-            self.store.drop_table(table.name)  # of a CREATE or DROP that was cut off: nothing declares it
-        self.store.create_table(table.name, {table.family: Family()}, stream=True)
+        self.backend.create_table(table)
         self._coordination.change_catalog(before, after)
 
     def drop_table(self, name: str) -> None:
@@ -125,13 +110,14 @@ class Database:
         after = before.without_table(name, self.readers(name))
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
-        self.store.drop_table(name)
+        self.backend.drop_table(name)
 
     def create_view(self, name: str, sql: str) -> ViewPlan:
         """Register the view and wait until it is there, whatever its tables hold already."""
         before = self.catalog
         after = before.with_view(name, sql)
         plan = self.runtime.programs.plan(before, name, sql)
+        self.backend.check_view(after.views[name])
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
         return plan
@@ -193,7 +179,7 @@ class Database:
         return first + 2 * np.arange(rows.num_rows, dtype=np.int64)
 
     def _write(self, table: str, mutations: list) -> Token:
-        token = Token(self.store.mutate(table, mutations))
+        token = self.backend.token(table, mutations, self.store.mutate(table, mutations))
         self._session = self._session | token
         return token
 
@@ -219,12 +205,7 @@ class Database:
 
     def latest(self) -> Token:
         """Everything written by anybody so far."""
-        token = Token()
-        for name in self.catalog.tables:
-            snapshot = self.store.snapshot(name)
-            token = token | Token(snapshot.positions)
-            snapshot.close()
-        return token
+        return self.backend.latest(list(self.catalog.tables))
 
     def wait(self, token: Token, timeout: float | None = None) -> bool:
         """Until every view covers the token."""
@@ -306,13 +287,6 @@ class View:
         Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
         """
         return Watch(self._db.runtime, self.definition, timeout)
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot create the folder {path}: {error.strerror}; choose another --store") from error
 
 
 def _arrow(rows: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from vms.maintenance.messages import Delivered
 from vms.maintenance.source_rows import with_slots
@@ -78,13 +78,13 @@ class Intake:
         """An epoch that another process left is under way: what that acknowledged may not be committed yet."""
         self._settled = False
 
-    def covers(self, token: Token, unread: set[str]) -> bool:
+    def covers(self, token: Token) -> bool:
         """Whether the committed epoch holds everything that the token names.
 
-        `unread`: regions whose stream held something at some moment after the token was made. A region that is
-        not among them was acknowledged to its end (or dropped with its table), so it is covered as soon as all
-        that was acknowledged is committed.
+        A region that is read to its end (or dropped with its table) is covered as soon as all that was
+        acknowledged is committed.
         """
+        unread: Collection[str] = self._source.unread(token.positions.keys())
         return all(self._reached(region, seq, region in unread) for region, seq in token.positions.items())
 
     def _reached(self, region: str, seq: int, unread: bool) -> bool:

@@ -50,7 +50,7 @@ from vms.manager.recovery import recover
 from vms.manager.store_io import read_keys, scan_table, write_views
 from vms.model.catalog import Catalog
 from vms.model.token import Token
-from vms.store.embedded import EmbeddedStore
+from vms.store.base import SnapshotStore
 from vms.stream.base import Source
 from vms.viewtable.layout import FAMILIES, ViewLayout
 
@@ -81,11 +81,11 @@ class Watcher(Protocol):
 
 
 class Runtime:
-    """One View Manager process over the embedded store."""
+    """One View Manager process over a store, its change stream, and what a cluster shares."""
 
     def __init__(
         self,
-        store: EmbeddedStore,
+        store: SnapshotStore,
         source: Source,
         coordination: Coordination,
         log: TransactionLog | None,
@@ -359,7 +359,7 @@ class Runtime:
 
     def covers(self, token: Token) -> bool:
         """Whether the committed epoch holds everything that the token names."""
-        return self._intake.covers(token, {region.id for region in self.store.stream_regions()})
+        return self._intake.covers(token)
 
     def _errors(self) -> dict[str, tuple[int, str | None]]:
         """Rows whose expressions fail, by view."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,12 +17,12 @@ def status(db: Database) -> dict[str, Any]:
     """
     runtime, letters = db.runtime, db.runtime.dead.counts()
     return {
-        "store": f"embedded:{db.path}",
+        "store": db.address,
         "epoch": runtime.readable.point.epoch,
         "generation": runtime.readable.point.generation,
         "waiting": runtime.source.lag().entries,
         "memory_bytes": sum(runtime.memory.values()),
-        "disk_bytes": _disk_bytes(db.path),
+        **db.backend.status(),
         "dead_letters": sum(letters.values()),
         "rebuilding": runtime.rebuilding,
         "warnings": list(runtime.warnings),
@@ -57,12 +55,3 @@ def view_status(db: Database, name: str) -> dict[str, Any]:
         "failure": failure,
         "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.nodes),
     }
-
-
-def _disk_bytes(folder: Path) -> int:
-    """Of all files; the store may remove some while they are counted."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size
-    return total

@@ -15,7 +15,7 @@ from vms.model.rowkey import encode_keys
 from vms.model.table import BaseTable
 from vms.model.text import TextPool
 from vms.plan.plan import MaintenancePlan
-from vms.store.base import KVStore, StreamStore
+from vms.store.base import KVStore, SnapshotStore
 from vms.stream.decode import TS, DeadLetter, read_rows
 from vms.viewtable.layout import ViewLayout
 
@@ -25,8 +25,13 @@ DeadLetters = Callable[[list[DeadLetter]], None]
 Now = Callable[[], int]
 
 
-def scan_table(store: StreamStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
-    """All rows of the table at one instant."""
+def scan_table(store: SnapshotStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
+    """All rows of the table.
+
+    Where the store tells no positions, a row may be ahead of the stream, and hides deletes. As its changes up to
+    some moment are all there, the scan is a valid cut; and as nothing in it is newer than `now`, whatever the
+    stream still brings from before makes the row be read again, and never goes back behind the scan.
+    """
     snapshot = store.snapshot(table.name)
     try:
         rows, letters = read_rows(table, snapshot.scan())

@@ -69,9 +69,14 @@ class Family:
 
 
 class Snapshot(Protocol):
-    """A table at one instant: what is read is exactly the changes up to `positions`."""
+    """A table, to be read whole.
 
-    positions: Mapping[str, int]
+    `positions` name the regions whose rows are at one instant: what is read is exactly the changes up to there. Where
+    there are none (HBase), each row is as it was at some moment between the call and the end of the scan.
+    """
+
+    @property
+    def positions(self) -> Mapping[str, int]: ...
 
     def scan(self, start: bytes = b"", stop: bytes = b"") -> Iterator[tuple[bytes, Row]]: ...
 
@@ -127,10 +132,27 @@ class KVStore(Protocol):
     def close(self) -> None: ...
 
 
-class StreamStore(KVStore, Protocol):
-    """A store that also keeps its change stream (the embedded store; HBase keeps a WAL instead)."""
+class SnapshotStore(KVStore, Protocol):
+    """A store whose tables can be read whole: what a View Manager stands on."""
 
     def snapshot(self, table: str) -> Snapshot: ...
+
+
+class MetaStore(Protocol):
+    """A few small values beside the tables. Safe to use from several threads and processes."""
+
+    def meta_get(self, key: str) -> bytes | None:
+        """A value that `meta_put` or `meta_cas` has kept."""
+
+    def meta_put(self, key: str, value: bytes | None) -> None:
+        """Keep a value, whatever is there; None removes it. Durable before it returns."""
+
+    def meta_cas(self, key: str, expected: bytes | None, value: bytes) -> bool:
+        """Replace the value if it still is `expected` (None: nothing); durable before it returns."""
+
+
+class StreamStore(SnapshotStore, Protocol):
+    """A store that also keeps its change stream (the embedded store; HBase keeps a WAL instead)."""
 
     def stream_regions(self) -> list[Region]:
         """Every region with a stream that still holds entries, parents before the daughters of their split."""
@@ -160,10 +182,12 @@ __all__ = [
     "Entry",
     "Family",
     "KVStore",
+    "MetaStore",
     "Mutation",
     "Region",
     "Row",
     "Snapshot",
+    "SnapshotStore",
     "StreamStore",
     "Version",
 ]

@@ -11,7 +11,7 @@ Delivery, for every source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -97,6 +97,12 @@ class Source(Protocol):
 
     def reset(self) -> None:
         """Forget what is outstanding: everything that is not acknowledged is delivered again."""
+
+    def unread(self, regions: Collection[str]) -> Collection[str]:
+        """Those of these regions whose stream may still bring something of what was written before the call.
+
+        A region that is not among them was acknowledged to its end, or its table was dropped.
+        """
 
     def lag(self) -> Lag: ...
 

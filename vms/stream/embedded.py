@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import Event, Lock
 
 from vms.store.base import Region, StreamStore
@@ -62,6 +63,9 @@ class EmbeddedSource:
         with self._lock:
             self._outstanding.clear()
             self._arrived.set()
+
+    def unread(self, regions: Collection[str]) -> Collection[str]:
+        return {region.id for region in self._store.stream_regions()}
 
     def lag(self) -> Lag:
         return Lag(self._store.unacknowledged())

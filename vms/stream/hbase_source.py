@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vms.errors import VmsError
@@ -183,6 +183,9 @@ class HBaseSource:
                     self._waiting.setdefault(region, deque()).appendleft(part)
             self._outstanding.clear()
             self._arrived.set()
+
+    def unread(self, regions: Collection[str]) -> Collection[str]:
+        return regions  # HBase does not tell what it has not sent yet
 
     def lag(self) -> Lag:
         """Of what HBase has delivered; how much it still keeps, HBase itself knows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from threading import Event, Lock
 
 import pyarrow as pa
@@ -113,6 +113,10 @@ class ScriptedSource:
         with self._lock:
             self._outstanding.clear()
             self._arrived.set()
+
+    def unread(self, regions: Collection[str]) -> Collection[str]:
+        with self._lock:
+            return {region for region, queue in self._waiting.items() if queue}
 
     def lag(self) -> Lag:
         with self._lock:
