@@ -95,6 +95,7 @@ order, and decide where rows must travel. What cannot be maintained is refused h
     vms/plan/refusals.py                 check
     vms/plan/substrait_reader.py         read_plan
     vms/plan/join_order.py               order_joins
+    vms/plan/join_keys.py                with_keys
     vms/plan/rounds.py                   to_rounds
     vms/plan/explain.py                  explain
 """

@@ -8,6 +8,7 @@ from plan_tables import Q1, Q3, Q6, TABLES
 from vms.errors import SqlError
 from vms.model.types import BIGINT, DOUBLE, INTEGER, VARCHAR, decimal
 from vms.plan.contributions import AccumulatorKind, layout_of
+from vms.plan.explain import explain
 from vms.plan.frontend import ViewPlan, plan_view
 from vms.plan.plan import (
     Aggregation,
@@ -351,3 +352,11 @@ def test_a_projection_that_only_renames_is_no_operation() -> None:
 def test_two_columns_of_one_name_are_refused(sql: str) -> None:
     with pytest.raises(SqlError, match="another name with AS"):
         planned(sql)
+
+
+def test_one_row_travels_to_every_member_and_the_others_stay() -> None:
+    view = planned("SELECT k, i FROM t WHERE i > (SELECT max(v) FROM pair)")
+    nodes = [n for n in view.plan.nodes if isinstance(n.spec, Exchange)]
+    assert [(n.spec.key, n.spec.everywhere) for n in nodes] == [((), False), ((), True)]
+    assert "Exchange to every member" in explain(view) and "SemiJoin on i > max(v)" in explain(view)
+    assert view.plan.outputs["v"].spec.key == (0,) and view.plan.outputs["v"].distribution == (0,)

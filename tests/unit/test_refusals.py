@@ -27,8 +27,11 @@ REFUSED = [
         "a window function in a subquery of an expression",
         "join",
     ),
-    ("SELECT k FROM t WHERE i = ^(SELECT max(i) FROM t)", "a subquery in an expression", "join"),
-    ("SELECT k, ^(SELECT count(*) FROM pair) AS c FROM t", "a subquery in an expression", "join"),
+    (
+        "SELECT k, row_number() OVER (ORDER BY i + ^(SELECT max(i) FROM t)) AS r FROM t",
+        "a subquery in this place",
+        "subquery in FROM",
+    ),
     ("SELECT k FROM t WHERE i ^NOT IN (SELECT p FROM pair)", "NOT IN (SELECT ...) where NULLs may occur", "NOT EXISTS"),
     ("^WITH RECURSIVE r AS (SELECT 1 AS a) SELECT * FROM r", "a recursive query", "fixed number"),
     ("SELECT s, i, count(*) AS n FROM t GROUP BY ^ROLLUP (s, i)", "ROLLUP", "each grouping"),

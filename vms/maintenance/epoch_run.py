@@ -227,11 +227,7 @@ class EpochRun:
             return rows
         received = self._received.setdefault(edge, {})
         if self._member not in received:
-            key = [rows.columns[k] for k in node.spec.key]
-            slots = slot_of(key, [node.types[k] for k in node.spec.key], self._store.pool, len(rows))
-            owners = self.ring.owners[slots]
-            for index, member in enumerate(self.ring.members):
-                part = rows.take(np.flatnonzero(owners == index))
+            for member, part in zip(self.ring.members, self._parts(node, node.spec, rows)):
                 if member == self._member:
                     received[member] = part
                 else:
@@ -240,6 +236,14 @@ class EpochRun:
         if len(received) < len(self.ring.members):
             return None
         return Changes.concat([received[m] for m in self.ring.members], len(node.fields))
+
+    def _parts(self, node: Node, spec: Exchange, rows: Changes) -> list[Changes]:
+        """The rows that each member of the ring gets."""
+        if spec.everywhere:
+            return [rows] * len(self.ring.members)
+        key, types = [rows.columns[k] for k in spec.key], [node.types[k] for k in spec.key]
+        owners = self.ring.owners[slot_of(key, types, self._store.pool, len(rows))]
+        return [rows.take(np.flatnonzero(owners == i)) for i in range(len(self.ring.members))]
 
 
 def _widen(changes: Changes, positions: list[int], width: int) -> Changes:

@@ -110,8 +110,8 @@ class _Explanation:
                 return f"TopK {describe_top_k(n.spec, n.fields)}"
             case Window():
                 return f"Window {self._window(n, n.spec)}"
-            case Exchange(key=key):
-                return f"Exchange {_by(key, n.fields)}"
+            case Exchange():
+                return f"Exchange {_by(n.spec, n.fields)}"
             case Output(view=view, key=key, bag=bag):
                 rows = ", each row with the number of times that it occurs" if bag else ""
                 return f"Output {view} key ({column_names(key, n.fields)}){rows}"
@@ -120,7 +120,7 @@ class _Explanation:
         left, right = self._input(n).fields, self._input(n, 1).fields
         pairs = [f"{column_name(a, left)} = {column_name(b, right)}" for a, b in zip(spec.left_keys, spec.right_keys)]
         rest = [] if spec.residual is None else [describe_expr(spec.residual, left + right)]
-        return " AND ".join(pairs + rest)
+        return " AND ".join(pairs + rest) or "all pairs"
 
     def _window(self, n: Node, spec: Window) -> str:
         fields = self._input(n).fields
@@ -142,7 +142,7 @@ class _Explanation:
         lines = [f"0  rows of {', '.join(tables)} by row key"]
         for n in sorted(self._plan.nodes, key=lambda n: self._round[n.id]):
             if isinstance(n.spec, Exchange):
-                lines.append(f"{self._round[n.id]}  {self._subject(self._input(n))} {_by(n.spec.key, n.fields)}")
+                lines.append(f"{self._round[n.id]}  {self._subject(self._input(n))} {_by(n.spec, n.fields)}")
         return lines
 
     def _subject(self, n: Node) -> str:
@@ -199,5 +199,7 @@ def _grouped(group: list[str], calls: list[str]) -> str:
     return f"{', '.join(calls) or 'groups'} by ({', '.join(group)})"
 
 
-def _by(key: tuple[int, ...], fields: Sequence[Field]) -> str:
-    return f"by ({column_names(key, fields)})" if key else "to one place"
+def _by(spec: Exchange, fields: Sequence[Field]) -> str:
+    if spec.everywhere:
+        return "to every member"
+    return f"by ({column_names(spec.key, fields)})" if spec.key else "to one place"

@@ -76,7 +76,7 @@ def plan_view(
         _refuse_null_aware(optimised)
         windows = read_calls(optimised)
         read = read_plan(_exported(optimised, context), tables, _counted(sql), windows)
-        root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})))
+        root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
     except Refused as refused:
         raise place(sql, refused) from None
     schema = context.create_dataframe_from_logical_plan(optimised).schema()

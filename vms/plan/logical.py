@@ -48,11 +48,16 @@ class Group:
     calls: tuple[Aggregate, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """One row without columns: what a SELECT without FROM reads. No plan holds it."""
+
+
 @dataclass(frozen=True)
 class Rel:
     """One relation: what it does, what it reads, and its columns."""
 
-    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window
+    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window | Nothing
     inputs: tuple[Rel, ...]
     fields: tuple[Field, ...]
 
@@ -63,6 +68,9 @@ class Rel:
     @property
     def input(self) -> Rel:
         return self.inputs[0]
+
+
+NOTHING = Rel(Nothing(), (), ())
 
 
 def select(rel: Rel, predicate: Expr) -> Rel:

@@ -84,13 +84,17 @@ class JoinKind(Enum):
 class Join:
     """Equi-join. `residual`, over the columns of the left input, then of the right, is the rest of the condition.
 
-    Key pairs have equal types. A NULL key matches nothing.
+    Key pairs have equal types. A NULL key matches nothing. Rows of one key meet at its owner; `replicated`: where
+    the left one is, as every member has all rows of the right input. `single`: no two rows of the right input have
+    the same key.
     """
 
     left_keys: tuple[int, ...]
     right_keys: tuple[int, ...]
     residual: Expr | None = None
     kind: JoinKind = JoinKind.INNER
+    replicated: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +213,12 @@ class Window:
 class Exchange:
     """Sends every row to the member that owns the slot of its `key` columns: starts a new DistributionRound.
 
-    An empty key sends everything to the owner of one fixed slot (a grand total).
+    An empty key sends everything to the owner of one fixed slot (a grand total). With `everywhere` every row goes
+    to every member: the right input of a replicated join, and of nothing else.
     """
 
     key: tuple[int, ...]
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

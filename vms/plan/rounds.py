@@ -155,18 +155,27 @@ class _Builder:
         pairs = list(zip(spec.left_keys, spec.right_keys))
         pairs = pairs if order is None else [pairs[i] for i in order]
         left_keys, right_keys = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
-        left, right = self.exchange(left, left_keys), self.exchange(right, right_keys)
+        if spec.replicated:
+            left = self._spread_out(left)
+            right = self.add(Exchange((), everywhere=True), (right,), right.node.fields, None)
+        elif not pairs:
+            left, right = self.gathered(left, ()), self.gathered(right, ())
+        else:
+            left, right = self.exchange(left, left_keys), self.exchange(right, right_keys)
         shift = len(left.node.fields)
         same = [(a, b + shift) for a, b in pairs] if spec.kind is JoinKind.INNER else []
         spread = None if spec.kind is JoinKind.FULL else merge_each(left.spread, same)
         return self.add(replace(spec, left_keys=left_keys, right_keys=right_keys), (left, right), fields, spread)
 
+    def _spread_out(self, placed: _Placed) -> _Placed:
+        """Each row where some columns of it say: rows of one slot must stay together when it moves."""
+        return placed if placed.spread is not None else self.exchange(placed, tuple(range(len(placed.node.fields))))
+
     def _top_k(self, spec: TopK, placed: _Placed) -> _Placed:
         """Every member finds its own first rows, and only these travel to the one that finds the first of all."""
         fields = placed.node.fields
         if spec.limit is not None and placed.spread != ():
-            if placed.spread is None:  # rows of one slot must stay together when it moves
-                placed = self.exchange(placed, tuple(range(len(fields))))
+            placed = self._spread_out(placed)
             placed = self.add(TopK(spec.order, 0, spec.offset + spec.limit), (placed,), fields, placed.spread)
         there = self.gathered(placed, ())
         return self.add(spec, (there,), fields, ())

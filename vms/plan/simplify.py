@@ -6,17 +6,15 @@ neighbouring operations are merged.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from vms.model.table import BaseTable
 from vms.plan.expr import Call, Expr, Ref, children, map_refs, refs
+from vms.plan.join_keys import with_keys
 from vms.plan.logical import (
     Group,
-    Match,
     Rel,
-    as_equalities,
-    conjunction,
-    conjuncts,
-    key_pair,
     moved,
     pick,
     project,
@@ -26,65 +24,17 @@ from vms.plan.logical import (
     union,
 )
 from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union, Window
-from vms.plan.refusals import Refused
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
 #: nothing at run time; the limit stops definitions that double at each level from growing without bound.
 _INLINE_LIMIT = 2000
 
 
-def simplify(rel: Rel) -> Rel:
+def simplify(rel: Rel, tables: Mapping[str, BaseTable]) -> Rel:
     """The same relation, as few and as narrow operations as the passes find."""
     width = rel.width
-    pruned, places = _prune(_with_keys(rel), set(range(width)))
+    pruned, places = _prune(with_keys(rel, tables), set(range(width)))
     return _tidy(pick(pruned, [places[i] for i in range(width)]))
-
-
-# --- join keys
-
-
-def _with_keys(rel: Rel) -> Rel:
-    """Every Match as a Join on key columns; key expressions are computed below it."""
-    inputs = tuple(_with_keys(i) for i in rel.inputs)
-    if not isinstance(rel.spec, Match):
-        return replace(rel, inputs=inputs)
-    kind, (left, right) = rel.spec.kind, inputs
-    split, width = left.width, left.width + right.width
-    pairs: list[tuple[Expr, Expr]] = []
-    residual: list[Expr] = []
-    both = left.fields + right.fields
-    parts = [e for c in conjuncts(rel.spec.condition) for e in as_equalities(c, split, both)]
-    for c in parts:
-        sides = key_pair(c, split)
-        if sides is None:
-            residual.append(c)
-        elif sides not in pairs:
-            pairs.append(sides)
-    if not pairs:
-        raise Refused(
-            "a join without an equality between its two sides",
-            "add a condition like a.x = b.y between them",
-            "cross",
-            "from",
-        )
-    left, left_keys = _as_columns(left, [a for a, _ in pairs])
-    right, right_keys = _as_columns(right, [b for _, b in pairs])
-    places = {i: i if i < split else i - split + left.width for i in range(width)}
-    rest = conjunction([moved(c, places) for c in residual])
-    fields = kind.fields(left.fields, right.fields)
-    joined = Rel(Join(left_keys, right_keys, rest, kind), (left, right), fields)
-    return pick(joined, [places[i] for i in range(rel.width)])
-
-
-def _as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
-    """The relation with a column for each expression, and where these columns are."""
-    columns: list[Expr] = [ref(rel, i) for i in range(rel.width)]
-    for e in exprs:
-        if e not in columns:
-            columns.append(e)
-    if len(columns) > rel.width:
-        rel = project(rel, columns)
-    return rel, tuple(columns.index(e) for e in exprs)
 
 
 # --- columns
@@ -164,6 +114,8 @@ def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, 
         tuple(found[1][k] for k in spec.right_keys),
         None if spec.residual is None else moved(spec.residual, places),
         spec.kind,
+        spec.replicated,
+        spec.single,
     )
     if marked:
         places = {**found[0], split: left.width}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vms.errors import InternalError
@@ -60,11 +60,18 @@ def _type_name(kind: str | None) -> str:
     return names.get(kind or "", (kind or "unknown").split("_")[0].upper())
 
 
-class ExprReader:
-    """Reads the expressions of one plan; `functions` names its function anchors."""
+#: The value of a subquery; what it compares is read by the second argument.
+ReadSubquery = Callable[[Any, Callable[[Any], Expr]], Expr]
 
-    def __init__(self, functions: Mapping[int, str]) -> None:
-        self._functions = functions
+
+class ExprReader:
+    """Reads the expressions of one plan; `functions` names its function anchors.
+
+    Without `subquery`, subqueries are refused.
+    """
+
+    def __init__(self, functions: Mapping[int, str], subquery: ReadSubquery | None = None) -> None:
+        self._functions, self._subquery = functions, subquery
 
     def function(self, anchor: int) -> str:
         return self._functions[anchor].split(":")[0]
@@ -89,8 +96,10 @@ class ExprReader:
                 arg = self.read(e.singular_or_list.value, fields)
                 options = tuple(self.read(o, fields) for o in e.singular_or_list.options)
                 return InList(arg, options, BOOLEAN)
+            case "subquery" if self._subquery is not None:
+                return self._subquery(e.subquery, lambda inner: self.read(inner, fields))
             case "subquery":
-                raise Refused("a subquery in an expression", "write it as a join with the other table", "( select")
+                raise Refused("a subquery in this place", "compute it in a subquery in FROM", "( select")
             case "dynamic_parameter":
                 raise Refused("a parameter", "write the value itself", "$", "?")
             case "window_function":

@@ -17,10 +17,11 @@ from vms.plan.describe import describe_call
 from vms.plan.expr import Case, Cast, Expr, Literal
 from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
 from vms.plan.limits import projected, read_fetch
-from vms.plan.logical import Group, Rel, pair, pick, project, select, turned_pair, union
+from vms.plan.logical import NOTHING, Group, Rel, pair, pick, project, turned_pair, union
 from vms.plan.plan import Aggregate, Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.set_operations import Counted, as_set_operation
+from vms.plan.subqueries import Subqueries, select_with
 from vms.plan.substrait_exprs import ExprReader
 from vms.plan.window_text import CallText
 from vms.plan.windows import WindowReader, is_window
@@ -72,7 +73,7 @@ class _Reader:
         text: Counted,
         windows: Sequence[Sequence[CallText]],
     ) -> None:
-        self._exprs = ExprReader(functions)
+        self._functions, self._exprs = functions, ExprReader(functions)
         self._tables, self._text, self._windows = tables, text, list(windows)
         self.ordered = False
 
@@ -85,7 +86,8 @@ class _Reader:
                 rel = self._read(x)
             case "filter":
                 rel = self.read(x.input)
-                rel = select(rel, self._exprs.read(x.condition, rel.fields))
+                found = self._over(rel)
+                rel = select_with(found, rel, found.read(x.condition))
             case "project":
                 return self._project(x)
             case "join":
@@ -111,10 +113,12 @@ class _Reader:
 
     def _read(self, x: Any) -> Rel:
         kind = x.WhichOneof("read_type")
+        if kind == "virtual_table" and len(x.virtual_table.expressions) == 1 and not x.base_schema.names:
+            return NOTHING
         if kind == "virtual_table" and not x.virtual_table.expressions:
             raise Refused("a condition that is never true", "the view would always be empty", "where", "having", "on")
         if kind != "named_table":
-            raise Refused("a SELECT that reads no table", "name a table in FROM", "values", "select")
+            raise _no_table()
         name = x.named_table.names[-1]
         table = self._tables.get(name)
         if table is None:
@@ -133,7 +137,15 @@ class _Reader:
             texts = self._windows.pop(0) if self._windows else []  # before those further down
             return WindowReader(self.read(x.input), texts, self._exprs.function, self._exprs.read).read(x)
         rel = self.read(x.input)
-        return project(rel, projected(x, rel.fields, self._exprs.read))
+        found = self._over(rel)
+        columns = projected(x, rel.fields, found.read)
+        if found.rel is NOTHING:
+            raise _no_table()
+        return project(found.rel, columns)
+
+    def _over(self, rel: Rel, before: int = 0) -> Subqueries:
+        """What reads expressions over this relation, which stands behind `before` other columns."""
+        return Subqueries(rel, before, self._functions, self.read, self._tables)
 
     def _join(self, x: Any) -> Rel:
         turned = x.type in _TURNED
@@ -143,12 +155,18 @@ class _Reader:
         if kind is JoinKind.MARK:
             raise Refused("EXISTS or IN under OR or NOT", "create one view for each condition", "exists", "in ( select")
         left, right = self.read(x.left), self.read(x.right)
-        condition = self._exprs.read(x.expression, left.fields + right.fields) if x.HasField("expression") else None
+        found = self._over(right, before=left.width)
+        condition = found.read(x.expression, left.fields + right.fields) if x.HasField("expression") else None
+        if found.added:
+            if turned and not kind.pairs:
+                raise Refused("a subquery in the condition of this join", "move it into WHERE", "( select")
+            joined = turned_pair if turned else pair
+            return pick(joined(left, found.rel, condition, kind), range(len(kind.fields(left.fields, right.fields))))
         if kind in (JoinKind.SEMI, JoinKind.ANTI) and not turned:
             anti = kind is JoinKind.ANTI
-            found = as_set_operation(left, right, condition, anti=anti, text=self._text, tables=self._tables)
-            if found is not None:
-                return found
+            counted = as_set_operation(left, right, condition, anti=anti, text=self._text, tables=self._tables)
+            if counted is not None:
+                return counted
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
 
     def _aggregate(self, x: Any) -> Rel:
@@ -158,6 +176,7 @@ class _Reader:
                 "several groupings at once", "create one view for each grouping", "rollup", "cube", "grouping"
             )
         rel = self.read(x.input)
+        found = self._over(rel)
         columns: list[Expr] = []
 
         def column(e: Expr) -> int:
@@ -165,25 +184,27 @@ class _Reader:
                 columns.append(e)
             return columns.index(e)
 
-        keys = [self._exprs.read(e, rel.fields) for e in x.grouping_expressions]
+        keys = [found.read(e) for e in x.grouping_expressions]
         if x.groupings:
             keys = [keys[i] for i in x.groupings[0].expression_references]
         group = tuple(column(e) for e in keys)
-        calls = tuple(self._call(m, rel.fields, column) for m in x.measures)
-        below = project(rel, columns)
+        calls = tuple(self._call(m, rel.fields, found.read, column) for m in x.measures)
+        below = project(found.rel, columns)
         fields = [below.fields[g] for g in group]
         for c in calls:
             fields.append(Field(describe_call(c, below.fields), c.type, c.function != "count"))
         return Rel(Group(group, calls), (below,), tuple(fields))
 
-    def _call(self, m: Any, fields: Sequence[Field], column: Callable[[Expr], int]) -> Aggregate:
+    def _call(
+        self, m: Any, fields: Sequence[Field], read: Callable[[Any], Expr], column: Callable[[Expr], int]
+    ) -> Aggregate:
         name = self._exprs.function(m.measure.function_reference)
         if name not in AGGREGATES:
             known = ", ".join(sorted(AGGREGATES))
             raise Refused(f"the aggregate function {name}", f"use one of {known}", name)
         if m.measure.invocation == AggregateFunction.AGGREGATION_INVOCATION_DISTINCT:
             raise Refused("DISTINCT in an aggregate", "group by the column in a view of its own", "distinct")
-        args = [self._exprs.read(a.value, fields) for a in m.measure.arguments]
+        args = [read(a.value) for a in m.measure.arguments]
         if len(args) > 1:
             raise Refused(f"{name} with {len(args)} arguments", "aggregate one column at a time", name)
         arg = args[0] if args else None
@@ -191,12 +212,16 @@ class _Reader:
         if name == "avg" and isinstance(arg, Cast) and arg.arg.type.kind in (Kind.INTEGER, Kind.BIGINT):
             arg = arg.arg  # the mean of integers is made from their exact sum and rounded once
         if m.HasField("filter"):
-            arg = _filtered(self._exprs.read(m.filter, fields), arg)
+            arg = _filtered(read(m.filter), arg)
         if name == "count" and (arg is None or not may_be_null(arg, fields)):
             return Aggregate("count", None, t)
         if arg is None:
             raise InternalError(f"the aggregate {name} has no argument")
         return Aggregate(name, column(arg), t)
+
+
+def _no_table() -> Refused:
+    return Refused("a SELECT that reads no table", "name a table in FROM", "values", "select")
 
 
 def _filtered(condition: Expr, arg: Expr | None) -> Expr:

@@ -73,6 +73,11 @@ VIEWS = {
         "SELECT o_key, l_number, c_key, l_price - l_discount AS net FROM orders, lineitem, customer "
         "WHERE o_key = l_order AND o_customer = c_key AND o_priority <> 'low'"
     ),
+    # one row that every member has: once beside every group, once as the bound that the groups are compared with
+    "leading": (
+        "SELECT l_flag, sum(l_price) AS price, (SELECT count(*) FROM orders) AS orders FROM lineitem GROUP BY l_flag "
+        "HAVING sum(l_price) > (SELECT sum(l_price) * 0.2 FROM lineitem)"
+    ),
 }
 
 _DAYS = range(8760, 10600, 40)

@@ -124,6 +124,8 @@ def describe(e: Expr) -> str:
             return repr(e.value) if isinstance(e.value, str) else format_value(int(e.value), e.type)
         case Cast():
             return f"CAST({describe(e.arg)} AS {e.type})"
+        case Call("single"):
+            return "a subquery that must give one row"
     name = e.function if isinstance(e, Call) else type(e).__name__.lower()
     return f"{name}({', '.join(describe(c) for c in children(e))})"
 

@@ -42,6 +42,8 @@ def runner(e: Call, pool: TextPool) -> Run | None:
             return lambda v: distinct(v[0], v[1], kind, pool)
         case "coalesce" if same:
             return coalesce
+        case "single":
+            return lambda v: single(v[0], v[1])
         case "greatest" | "least" if same:
             return lambda v: extreme("gt" if op == "greatest" else "lt", v, kind, pool)
         case _ if op in COMPARISONS and same:
@@ -102,6 +104,11 @@ def coalesce(args: list[Value]) -> Value:
         else:
             result = choose(a.valid if a.failed is None else a.valid | a.failed, a, result)
     return result
+
+
+def single(value: Value, rows: Value) -> Value:
+    """The value that one row has; failed where there are more rows."""
+    return Value(value.codes, value.valid, value.high, either(value.failed, rows.codes > 1))
 
 
 def extreme(op: str, args: list[Value], kind: Kind, pool: TextPool) -> Value:

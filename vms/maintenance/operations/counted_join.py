@@ -94,7 +94,7 @@ class CountedJoinOperation(ReverseJoin):
         return None if self._residual is None else self._residual.last_error
 
     def step(self, inputs: Sequence[Changes]) -> Changes:
-        emitted = [*self._change(RIGHT, inputs[RIGHT]), *self._change(LEFT, inputs[LEFT])]
+        emitted = [*self._change(RIGHT, self._right(inputs[RIGHT])), *self._change(LEFT, inputs[LEFT])]
         return Changes.concat(emitted, self._width)
 
     def contents(self) -> Changes:

@@ -43,7 +43,7 @@ class JoinOperation(ReverseJoin):
         super().__init__(node, left_types, right_types, pool, index)
 
     def step(self, inputs: Sequence[Changes]) -> Changes:
-        left, right = (self._with_key(side, inputs[side]) for side in (LEFT, RIGHT))
+        left, right = self._with_key(LEFT, inputs[LEFT]), self._with_key(RIGHT, self._right(inputs[RIGHT]))
         left_keys, right_keys = self._enter(LEFT, left), self._enter(RIGHT, right)
         from_left = self._matches(LEFT, left, left_keys)
         self._add(LEFT, left_keys, left)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from vms.errors import CorruptState
+from vms.kernels.consolidate import consolidate
 from vms.kernels.hashing import slot_of
 from vms.kernels.join_index import LEFT, RIGHT, JoinIndex
 from vms.kernels.keys import key_words, words_to_columns
@@ -22,7 +23,8 @@ _SIDES = ("left", "right")
 class ReverseJoin:
     """Both sides of a join under the join key, and how they are exported, loaded and dropped by slot.
 
-    What a join emits for a change of one side is its own (`_change`).
+    What a join emits for a change of one side is its own (`_change`). The right side of a replicated join belongs
+    to no slot: it is exported whole, takes the place of what is there when it is loaded, and is never dropped.
     """
 
     def __init__(
@@ -39,6 +41,9 @@ class ReverseJoin:
         self._types = (tuple(left_types), tuple(right_types))
         self._keys = (node.spec.left_keys, node.spec.right_keys)
         self._key_types = tuple(left_types[k] for k in node.spec.left_keys)
+        self._replicated = node.spec.replicated
+        #: The columns of the left side, and of the right one where it has slots, whose slot a row belongs to.
+        self._spread = (node.distribution or (), ()) if node.spec.replicated else self._keys
 
     def export(self, slots: Bool) -> list[pa.RecordBatch]:
         """One batch for each side (schema metadata `side`): its rows as changes."""
@@ -57,10 +62,14 @@ class ReverseJoin:
                     f"state of a join's {_SIDES[side]} side has {batch.num_columns - 1} columns instead of "
                     f"{len(types)}; rebuild the views that use it"
                 )
-            self._merge(side, to_changes(types, batch, self._pool))
+            rows = to_changes(types, batch, self._pool)
+            if side == RIGHT and self._replicated:
+                held = self._rows(RIGHT, self._index.row_ids(RIGHT))
+                rows = self._condensed(Changes.concat([rows, Changes(held.columns, -held.weights)], len(types)))
+            self._merge(side, rows)
 
     def drop(self, slots: Bool) -> None:
-        for side in (LEFT, RIGHT):
+        for side in (LEFT,) if self._replicated else (LEFT, RIGHT):
             rows = self._rows_in(side, slots)
             self._merge(side, Changes(rows.columns, -rows.weights))
 
@@ -106,5 +115,15 @@ class ReverseJoin:
 
     def _rows_in(self, side: int, slots: Bool) -> Changes:
         rows = self._rows(side, self._index.row_ids(side))
-        columns = [rows.columns[k] for k in self._keys[side]]
-        return rows.take(slots[slot_of(columns, self._key_types, self._pool, len(rows))])
+        if side == RIGHT and self._replicated:
+            return rows
+        spread = self._spread[side]
+        types = [self._types[side][c] for c in spread]
+        return rows.take(slots[slot_of([rows.columns[c] for c in spread], types, self._pool, len(rows))])
+
+    def _right(self, changes: Changes) -> Changes:
+        """What is done to the right side: every row of a replicated one meets many, so what it keeps is left out."""
+        return self._condensed(changes) if self._replicated else changes
+
+    def _condensed(self, changes: Changes) -> Changes:
+        return consolidate(changes, self._types[RIGHT])

@@ -1,0 +1,156 @@
+"""How the rows of a join meet: by keys that its condition makes equal, or because one side is everywhere.
+
+Rows that meet by keys travel to the owner of their key. Where one side has at most one row, or has no key to meet by
+and is small, it is replicated instead: every member holds all of it, and the rows of the other side stay where they
+are (thesis chapter 4, Strategy 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vms.model.table import BaseTable
+from vms.plan.expr import Expr
+from vms.plan.keys import covers, key_of
+from vms.plan.logical import (
+    Group,
+    Match,
+    Rel,
+    as_equalities,
+    conjunction,
+    conjuncts,
+    key_pair,
+    moved,
+    pick,
+    project,
+    ref,
+)
+from vms.plan.plan import Join, JoinKind, Projection, Selection, Source, TopK, Union, Window
+from vms.plan.refusals import Refused
+
+#: Rows up to which a side may be replicated. Not higher: a change of one of its rows visits every row of the other
+#: side, and every member holds it. Not lower: lists of prices, rates and places have thousands of rows.
+SMALL = 10_000
+
+
+def with_keys(rel: Rel, tables: Mapping[str, BaseTable]) -> Rel:
+    """Every Match as a Join on key columns; key expressions are computed below it."""
+    inputs = tuple(with_keys(i, tables) for i in rel.inputs)
+    if not isinstance(rel.spec, Match):
+        return replace(rel, inputs=inputs)
+    left, right = inputs
+    if rel.spec.kind is JoinKind.INNER and _better_turned(left, right, rel.spec.condition, tables):
+        split, width = left.width, rel.width
+        places = {i: i + width - split if i < split else i - split for i in range(width)}
+        condition = None if rel.spec.condition is None else moved(rel.spec.condition, places)
+        return pick(_join(right, left, Match(condition), tables), places.values())
+    return _join(left, right, rel.spec, tables)
+
+
+def _better_turned(left: Rel, right: Rel, condition: Expr | None, tables: Mapping[str, BaseTable]) -> bool:
+    """Whether the left side of an inner join is the one to be replicated."""
+    if _one_row(right, tables):
+        return False
+    return _one_row(left, tables) or (not _parts(condition, left, right)[0] and _smaller(left, right, tables))
+
+
+def _join(left: Rel, right: Rel, match: Match, tables: Mapping[str, BaseTable]) -> Rel:
+    kind, split, width = match.kind, left.width, left.width + right.width
+    pairs, residual = _parts(match.condition, left, right)
+    replicated = _replicated(kind, bool(pairs), left, right, tables)
+    left, left_keys = as_columns(left, [a for a, _ in pairs])
+    right, right_keys = as_columns(right, [b for _, b in pairs])
+    places = {i: i if i < split else i - split + left.width for i in range(width)}
+    rest = conjunction([moved(c, places) for c in residual])
+    key = key_of(right, tables)
+    single = key is not None and covers(right_keys, key)
+    fields = kind.fields(left.fields, right.fields)
+    joined = Rel(Join(left_keys, right_keys, rest, kind, replicated, single), (left, right), fields)
+    if kind is JoinKind.MARK:
+        return pick(joined, [*range(split), left.width])
+    return pick(joined, [places[i] for i in range(width if kind.pairs else split)])
+
+
+def _parts(condition: Expr | None, left: Rel, right: Rel) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
+    """The pairs of expressions that a condition makes equal, each over its own side, and the rest of it."""
+    pairs: list[tuple[Expr, Expr]] = []
+    residual: list[Expr] = []
+    both = left.fields + right.fields
+    for c in (e for part in conjuncts(condition) for e in as_equalities(part, left.width, both)):
+        sides = key_pair(c, left.width)
+        if sides is None:
+            residual.append(c)
+        elif sides not in pairs:
+            pairs.append(sides)
+    return pairs, residual
+
+
+def as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
+    """The relation with a column for each expression, and where these columns are."""
+    columns: list[Expr] = [ref(rel, i) for i in range(rel.width)]
+    for e in exprs:
+        if e not in columns:
+            columns.append(e)
+    if len(columns) > rel.width:
+        rel = project(rel, columns)
+    return rel, tuple(columns.index(e) for e in exprs)
+
+
+def _replicated(kind: JoinKind, keys: bool, left: Rel, right: Rel, tables: Mapping[str, BaseTable]) -> bool:
+    """Whether the right side is replicated. Without keys and with two small sides both may go to one place instead."""
+    if kind is not JoinKind.FULL and _one_row(right, tables):
+        return True
+    if keys:
+        return False
+    small = most_rows(right, tables) is not None
+    if kind is not JoinKind.FULL and small:
+        return True
+    if small and most_rows(left, tables) is not None:
+        return False
+    raise Refused(
+        "a join without an equality between its two sides",
+        f"add a condition like a.x = b.y between them, or declare the smaller table WITH (rows = N), N at most {SMALL}",
+        "cross",
+        "from",
+    )
+
+
+def _one_row(rel: Rel, tables: Mapping[str, BaseTable]) -> bool:
+    """Whether the relation has one row at most."""
+    return key_of(rel, tables) == ()
+
+
+def _smaller(left: Rel, right: Rel, tables: Mapping[str, BaseTable]) -> bool:
+    """Whether the left side is small, and the right one is not or larger."""
+    rows, others = most_rows(left, tables), most_rows(right, tables)
+    return rows is not None and (others is None or rows < others)
+
+
+def most_rows(rel: Rel, tables: Mapping[str, BaseTable]) -> int | None:
+    """How many rows a small relation has at most, as its tables are declared; None: it is not known to be small."""
+    spec = rel.spec
+    if isinstance(spec, Source):
+        declared = tables[spec.table].rows_estimate
+        return declared if declared is not None and declared <= SMALL else None
+    if _one_row(rel, tables):
+        return 1
+    if isinstance(spec, TopK) and spec.limit is not None and spec.limit <= SMALL:
+        return spec.limit
+    bounds = [most_rows(i, tables) for i in rel.inputs]
+    known = [b for b in bounds if b is not None]
+    if isinstance(spec, Union):
+        return _at_most(sum(known)) if len(known) == len(bounds) else None
+    if isinstance(spec, Join):
+        if not spec.kind.pairs:
+            return bounds[0]
+        if spec.kind is not JoinKind.FULL and spec.single:
+            return bounds[0]
+        return _at_most(known[0] * known[1]) if len(known) == 2 and spec.kind is JoinKind.INNER else None
+    if isinstance(spec, Selection | Projection | Group | TopK | Window):
+        return bounds[0]
+    return None
+
+
+def _at_most(rows: int) -> int | None:
+    return rows if rows <= SMALL else None
