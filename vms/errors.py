@@ -11,7 +11,8 @@ VmsError
 ├── ViewNotReadable           the view exists but cannot be read now
 │   ├── ViewBuilding          it is not yet complete
 │   ├── ViewTooOld            the epoch asked for is no longer kept
-│   └── ViewHasErrors         an expression failed for some rows; names the key and the expression
+│   ├── ViewHasErrors         an expression failed for some rows; names the key and the expression
+│   └── ViewStopped           a base table changed in a way that its stream does not tell; rebuild the view
 ├── StoreError                the key-value store answered with an error
 │   ├── StoreUnavailable      it did not answer
 │   └── TableMissing          a store table that must exist does not
@@ -96,6 +97,10 @@ class ViewTooOld(ViewNotReadable):
 
 class ViewHasErrors(ViewNotReadable):
     """An expression of the view failed for some base rows."""
+
+
+class ViewStopped(ViewNotReadable):
+    """Something happened to a base table that its change stream does not tell; the view must be rebuilt."""
 
 
 class StoreError(VmsError):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 from store_contract import A, B, put, stamps, values, version_delete
 
 from vms.cli.main import cli
 from vms.devcluster.cluster import DevCluster
-from vms.errors import AlreadyExists, StoreUnavailable, TableMissing, UnknownName, VmsError
+from vms.errors import AlreadyExists, StoreUnavailable, TableMissing, UnknownName, UserError, VmsError
+from vms.model.table import BaseTable, TableColumn
+from vms.model.types import BIGINT
 from vms.store import hbase_commands as commands
 from vms.store.base import Cell, Family, Mutation
 from vms.store.hbase import HBaseStore
 from vms.store.hbase_address import HBaseAddress
 from vms.store.hbase_admin import HBaseAdmin
+from vms.store.hbase_follow import FOREVER, check_followable
 from vms.viewtable.layout import FAMILIES
 
 
@@ -185,3 +190,15 @@ def test_the_command_line_does_it(hbase: HBaseStore, name: str, up: DevCluster) 
     assert code == 1 and "HBase has no table gone" in text
     code, text = run_cli(*store, "set-family", name, "f", "VERSIONS")
     assert code == 1 and "NAME=VALUE" in text
+
+
+def test_a_family_with_a_ttl_cannot_be_followed(hbase: HBaseStore, name: str) -> None:
+    table = BaseTable(name, (TableColumn("k", BIGINT, nullable=False),), ("k",), family="f")
+    hbase.create_table(name, {"f": Family(ttl_ms=60_000), "g": Family()}, stream=True)
+    described = hbase.admin.run(commands.describe_table(name))
+    with pytest.raises(UserError, match=r"has a TTL of 60 s.*set-family \w+ f TTL=2147483647"):
+        check_followable(table, described)
+    with pytest.raises(UserError, match="has no family h in HBase; it has f, g"):
+        check_followable(replace(table, family="h"), described)
+    hbase.admin.run(commands.alter_family(name, "f", {"TTL": str(FOREVER)}))
+    check_followable(table, hbase.admin.run(commands.describe_table(name)))

@@ -59,6 +59,7 @@ def write_status(found: Mapping[str, Any], out: TextIO) -> None:
         [_record("view", n, v, ("rows", "failing_rows", "tables")) for n, v in views.items()], "no views", out
     )
     told = [f"view {n} cannot be read: {v['failure']}" for n, v in views.items() if v["failing_rows"]]
+    told += [f"view {n} is not right, rebuild it: {v['stopped']}" for n, v in views.items() if v["stopped"]]
     for text in [*found["warnings"], *told]:
         out.write(f"\nwarning: {text}\n")
 

@@ -145,6 +145,26 @@ def drop(settings: Settings, name: str, if_exists: bool) -> None:
 
 @view.command()
 @click.argument("name")
+@click.pass_obj
+def rebuild(settings: Settings, name: str) -> None:
+    """Make a view anew from its tables.
+
+    For a view that says that it is not right any more, because something happened to a table that its stream of
+    changes does not tell, such as a bulk load. All views are made anew together; until they are, reads go on.
+
+    \b
+    Examples:
+      vms view rebuild totals
+    """
+    import vms
+
+    with vms.connect(settings.store) as db:
+        views = db.rebuild_view(name.lower())
+    click.echo(f"made anew: {', '.join(views)}")
+
+
+@view.command()
+@click.argument("name")
 @click.option(
     "--format", "format_", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True,
     help="How rows are written; the same as in vms sql.",
@@ -269,4 +289,6 @@ def _write(found: dict[str, Any]) -> None:
         click.echo(f"\nnote: {note}")
     if found["failing_rows"]:
         click.echo(f"\nwarning: it cannot be read: {found['failure']}")
+    if found["stopped"]:
+        click.echo(f"\nwarning: it is not right any more, rebuild it: {found['stopped']}")
     click.echo(f"\n{found['sql']};")

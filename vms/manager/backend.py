@@ -19,7 +19,7 @@ from vms.manager.log import TransactionLog
 from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import Token
-from vms.store.base import Family, Mutation, SnapshotStore
+from vms.store.base import Family, ManagedStore, Mutation
 from vms.store.embedded import EmbeddedStore
 from vms.stream.base import Source
 from vms.stream.embedded import EmbeddedSource
@@ -36,7 +36,7 @@ class Backend(Protocol):
         """What `vms.connect` takes."""
 
     @property
-    def store(self) -> SnapshotStore: ...
+    def store(self) -> ManagedStore: ...
 
     @property
     def source(self) -> Source: ...

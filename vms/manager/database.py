@@ -16,6 +16,7 @@ import pyarrow as pa
 from vms.errors import UserError, ViewBuilding, ViewHasErrors
 from vms.maintenance.record import ReadPoint
 from vms.manager.backend import Backend, EmbeddedBackend
+from vms.manager.gaps import Gap, view_stopped
 from vms.manager.runtime import Runtime
 from vms.manager.watch import Watch
 from vms.model.catalog import Catalog, ViewDefinition
@@ -127,6 +128,15 @@ class Database:
         after = before.without_view(name)
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
+
+    def rebuild_view(self, name: str) -> list[str]:
+        """Make the view anew from its tables, and every other view with it; returns the names of all.
+
+        Until that is done, reads go on as before; a view that a gap had stopped can be read afterwards.
+        """
+        self.catalog.view(name)
+        self.runtime.rebuild(f"rebuild of view {name} was asked for")
+        return list(self.catalog.views)
 
     def _read_catalog(self) -> int:
         return self.runtime.readable.point.catalog
@@ -260,12 +270,24 @@ class View:
             wanted = self._db.latest() if level == "latest" else token or self._db.session
             if not self._db.wait(wanted, timeout):
                 raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
+        self._check_gaps()
         count, text = self._db.runtime.readable.errors.get(self.name, (0, None))
         if count:
             failing = "1 row that fails" if count == 1 else f"{count} rows that fail"
             raise ViewHasErrors(f"view {self.name} has {failing}: {text}; mend or delete the base rows")
         rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._point)
         return rows
+
+    @property
+    def gap(self) -> Gap | None:
+        """What stopped the view: something happened to a table that its stream does not tell."""
+        gaps = self._db.runtime.readable.gaps
+        return next((gaps[table] for table in self._plan.plan.sources if table in gaps), None)
+
+    def _check_gaps(self) -> None:
+        gap = self.gap
+        if gap is not None:
+            raise view_stopped(self.name, gap)
 
     def count(self) -> int:
         """How many rows the view has as of the newest committed epoch."""
@@ -286,7 +308,9 @@ class View:
         Column `_change` is +1 for a row's new content, -1 for a row that is gone; an update is +1 of the new.
         Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
         """
-        return Watch(self._db.runtime, self.definition, timeout)
+        watch = Watch(self._db.runtime, self.definition, timeout)
+        self._check_gaps()  # one that comes from here on ends the watch
+        return watch
 
 
 def _arrow(rows: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from vms.maintenance.messages import Delivered
 from vms.maintenance.source_rows import with_slots
@@ -21,8 +21,11 @@ POLL_LIMIT = 20_000
 class Intake:
     """Batches of the source from their delivery to their acknowledgement. `covers` may be asked by any thread."""
 
-    def __init__(self, source: Source, dead: DeadLetterTable) -> None:
-        self._source, self._dead = source, dead
+    def __init__(
+        self, source: Source, dead: DeadLetterTable, gap: Callable[[StreamBatch], None] = lambda batch: None
+    ) -> None:
+        """`gap` takes note, durably, of a batch in front of which something happened that the stream does not tell."""
+        self._source, self._dead, self._gap = source, dead, gap
         self._batches: dict[int, StreamBatch] = {}
         self._delivery = time.time_ns()
         self._decoders: dict[str, tuple[BaseTable, RowDecoder]] = {}
@@ -46,6 +49,8 @@ class Intake:
             if table is None:
                 self.acknowledge(self._delivery)
                 continue
+            if batch.gap is not None:
+                self._gap(batch)
             rows, letters = batch.decode(self._decoder(table))
             self._dead.add(letters, batch.region)
             self.rows += rows.num_rows

@@ -37,12 +37,14 @@ from vms.maintenance.messages import (
     StateLost,
     Superseded,
     Tick,
+    Want,
     WriteRows,
 )
 from vms.maintenance.record import Definitions, ReadPoint, Record
 from vms.manager.checkpoints import Checkpoints
 from vms.manager.coordination import Coordination
 from vms.manager.deadletters import DeadLetterTable
+from vms.manager.gaps import Gap, Gaps, view_stopped
 from vms.manager.intake import Intake
 from vms.manager.log import TransactionLog
 from vms.manager.programs import Programs
@@ -50,20 +52,21 @@ from vms.manager.recovery import recover
 from vms.manager.store_io import read_keys, scan_table, write_views
 from vms.model.catalog import Catalog
 from vms.model.token import Token
-from vms.store.base import SnapshotStore
-from vms.stream.base import Source
+from vms.store.base import ManagedStore
+from vms.stream.base import Source, StreamBatch
 from vms.viewtable.layout import FAMILIES, ViewLayout
 
 _LOG = logging.getLogger("vms.manager")
 
 
 class Readable(NamedTuple):
-    """What readers go by, published as one: the read point, the epochs committed before it since the start, and
-    the failing rows of each view (how many, and one of them in words)."""
+    """What readers go by, published as one: the read point, the epochs committed before it since the start, the
+    failing rows of each view (how many, and one of them in words), and the tables whose views are not right."""
 
     point: ReadPoint
     epochs: int
     errors: Mapping[str, tuple[int, str | None]]
+    gaps: Mapping[str, Gap]
 
 
 class Watcher(Protocol):
@@ -85,7 +88,7 @@ class Runtime:
 
     def __init__(
         self,
-        store: SnapshotStore,
+        store: ManagedStore,
         source: Source,
         coordination: Coordination,
         log: TransactionLog | None,
@@ -99,7 +102,8 @@ class Runtime:
         self._log, self._now_ms, self._interval = log, now_ms, epoch_interval
         self._leader = Leader()
         self._events: deque[Event] = deque()
-        self._intake = Intake(source, self.dead)
+        self._gaps = Gaps(store)
+        self._intake = Intake(source, self.dead, self._take_gap)
         self._last_issue = self._last_tick = 0.0
         self._watchers: list[Watcher] = []
         #: Changed rows of the watched views, from the write of an epoch to its commit; None outside of that.
@@ -111,6 +115,8 @@ class Runtime:
         self._checkpoints: Checkpoints | None = None
         #: Why the views are being made anew from the base tables; None: they are not.
         self.rebuilding: str | None = None
+        #: Why somebody wants them to be.
+        self._rebuild_wanted: str | None = None
         #: What the operator should know, oldest first.
         self.warnings: list[str] = []
         self.epochs = 0
@@ -119,7 +125,7 @@ class Runtime:
             coordination.add_ring([member])
         self.record = coordination.record()
         self.member = Member(member, log=log is not None)
-        self.readable = Readable(self.record.read, 0, {})
+        self.readable = Readable(self.record.read, 0, {}, {})
         self._tidied = (0, 0)
         self._load()
         self._publish()
@@ -162,6 +168,12 @@ class Runtime:
         with self._changed:
             if watcher in self._watchers:
                 self._watchers.remove(watcher)
+
+    def rebuild(self, reason: str) -> None:
+        """Make all views anew from their tables, in a new generation, and wait until they are there."""
+        generation = self.readable.point.generation
+        self._rebuild_wanted = reason
+        self.wait(lambda: self.readable.point.generation > generation)
 
     def stop(self) -> None:
         """Finish the epoch under way, take a checkpoint if that pays, end the thread."""
@@ -218,6 +230,9 @@ class Runtime:
         a source has one batch of a region under way at a time, and what comes behind it waits for the next.
         """
         due = self.record.committed and self._due()
+        if self.record.committed and self._rebuild_wanted is not None:
+            self.rebuilding, self._rebuild_wanted = self._rebuild_wanted, None
+            self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
         if due:
             self._events.extend(self._intake.poll(self.coordination.catalog().tables))
         busy = bool(self._events)
@@ -349,7 +364,9 @@ class Runtime:
     def _publish(self) -> None:
         """Let readers see the committed epoch; before anybody is told that it covers his writes."""
         self.memory = self.member.store.memory_bytes()
-        self.readable = Readable(self.record.read, self.epochs, self._errors())
+        self.readable = Readable(
+            self.record.read, self.epochs, self._errors(), self._gaps.of(self.record.read.generation)
+        )
 
     def _settle(self) -> None:
         """No epoch is under way: let those go on who wait for the last one."""
@@ -360,6 +377,22 @@ class Runtime:
     def covers(self, token: Token) -> bool:
         """Whether the committed epoch holds everything that the token names."""
         return self._intake.covers(token)
+
+    def _take_gap(self, batch: StreamBatch) -> None:
+        """A table changed in a way that its stream does not tell: readers of its views must be told."""
+        assert batch.gap is not None
+        self._gaps.add(Gap(batch.table, self.record.generation, batch.region, batch.last, batch.gap))
+        catalog = self._catalog()
+        plans = {name: self.programs.plan(catalog, name, view.sql).plan for name, view in catalog.views.items()}
+        stopped = [name for name, plan in plans.items() if batch.table in plan.sources]
+        self.warn(f"table {batch.table}: {batch.gap}; views to rebuild: {', '.join(stopped) or 'none'}")
+        with self._changed:
+            self._publish()
+            ended = [w for w in self._watchers if w.view in stopped]
+            self._watchers = [w for w in self._watchers if w not in ended]
+        for watcher in ended:
+            watcher.end(view_stopped(watcher.view, self.readable.gaps[batch.table]))
+        self._leader.receive(Want(self.member.id))  # the commit tells the readers at other managers
 
     def _errors(self) -> dict[str, tuple[int, str | None]]:
         """Rows whose expressions fail, by view."""

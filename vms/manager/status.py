@@ -45,13 +45,14 @@ def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[st
 
 
 def view_status(db: Database, name: str) -> dict[str, Any]:
-    """`failure` is one of the failing rows in words."""
+    """`failure` is one of the failing rows in words; `stopped` is why the view has to be rebuilt."""
     failing, failure = db.runtime.readable.errors.get(name, (0, None))
-    plan = db.plan(name).plan
+    plan, gap = db.plan(name).plan, db.view(name).gap
     return {
         "rows": db.view(name).count(),
         "tables": list(plan.sources),
         "failing_rows": failing,
         "failure": failure,
+        "stopped": None if gap is None else f"table {gap.table}: {gap.reason}",
         "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.nodes),
     }

@@ -113,6 +113,9 @@ class KVStore(Protocol):
     ) -> Row | None:
         """The newest visible versions with timestamp < `before` (deletes at or above it do not count)."""
 
+    def settle(self, table: str, rows: Sequence[bytes]) -> None:
+        """Wait until all that the change stream has told of these rows can be read."""
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = 1 << 30
     ) -> list[Version]:
@@ -151,6 +154,10 @@ class MetaStore(Protocol):
         """Replace the value if it still is `expected` (None: nothing); durable before it returns."""
 
 
+class ManagedStore(SnapshotStore, MetaStore, Protocol):
+    """What a View Manager stands on."""
+
+
 class StreamStore(SnapshotStore, Protocol):
     """A store that also keeps its change stream (the embedded store; HBase keeps a WAL instead)."""
 
@@ -182,6 +189,7 @@ __all__ = [
     "Entry",
     "Family",
     "KVStore",
+    "ManagedStore",
     "MetaStore",
     "Mutation",
     "Region",

@@ -291,6 +291,9 @@ class EmbeddedStore:
         entries = self._entries(row_prefix(found.number, row))
         return (resolve(entries) or None) if entries else None
 
+    def settle(self, table: str, rows: Sequence[bytes]) -> None:
+        """The stream tells what is there: nothing to wait for."""
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = 1 << 30
     ) -> list[Version]:

@@ -32,6 +32,8 @@ _META_COLUMN = b"m:v"
 #: gateway, in the region server). Not lower: a call costs about a millisecond.
 _CALL_ROWS = 5_000
 _CALL_BYTES = 4 << 20
+#: A column that nobody writes, and a value that it never has: for `settle`.
+_NOBODYS, _NEVER = "_vms_settle", b"never"
 _MAX_VERSIONS = (1 << 31) - 1
 #: How long the first call may take: long enough for a gateway that is starting, short enough for a wrong address.
 _FIRST_PATIENCE = 10.0
@@ -139,6 +141,17 @@ class HBaseStore:
             found = self._gateway.call(lambda client: client.getRowWithColumnsTs(name, row, wanted, before, {}))
         return to_row(found[0].columns) if found else None
 
+    def settle(self, table: str, rows: Sequence[bytes]) -> None:
+        """Wait until all that the WAL has told of these rows can be read.
+
+        HBase ships an entry as soon as it is in the log, and shows it to readers a moment later: its writer holds
+        the row's lock until then. A check-and-put waits for that lock; this one never matches, so it writes nothing.
+        """
+        column = f"{min(self._table(table).families)}:{_NOBODYS}".encode()
+        change = Change(column=column, value=_NEVER)
+        for row in rows:
+            self._gateway.call(partial(_check_and_put, table.encode(), row, column, change))
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = _MAX_VERSIONS
     ) -> list[Version]:
@@ -208,6 +221,10 @@ class HBaseStore:
 
 def _mutate_rows(table: bytes, rows: list[BatchMutation], ts: int, client: Any) -> None:
     client.mutateRowsTs(table, rows, ts, {})
+
+
+def _check_and_put(table: bytes, row: bytes, column: bytes, change: Change, client: Any) -> None:
+    client.checkAndPut(table, row, column, _NEVER, change, {})
 
 
 def to_row(columns: Mapping[bytes, Any]) -> Row:

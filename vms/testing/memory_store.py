@@ -127,6 +127,9 @@ class MemoryStore:
     ) -> Row | None:
         return newest(gather(self._cells(table, row)), NO_BOUND if before is None else before, columns) or None
 
+    def settle(self, table: str, rows: Sequence[bytes]) -> None:
+        """The stream tells what is there: nothing to wait for."""
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = 1 << 30
     ) -> list[Version]:
