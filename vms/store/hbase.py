@@ -33,7 +33,7 @@ _META_COLUMN = b"m:v"
 _CALL_ROWS = 5_000
 _CALL_BYTES = 4 << 20
 #: A column that nobody writes, and a value that it never has: for `settle`.
-_NOBODYS, _NEVER = "_vms_settle", b"never"
+_NOBODYS, _NEVER = b"_vms_settle", b"never"
 _MAX_VERSIONS = (1 << 31) - 1
 #: How long the first call may take: long enough for a gateway that is starting, short enough for a wrong address.
 _FIRST_PATIENCE = 10.0
@@ -147,7 +147,7 @@ class HBaseStore:
         HBase ships an entry as soon as it is in the log, and shows it to readers a moment later: its writer holds
         the row's lock until then. A check-and-put waits for that lock; this one never matches, so it writes nothing.
         """
-        column = f"{min(self._table(table).families)}:{_NOBODYS}".encode()
+        column = min(self._table(table).families) + _NOBODYS
         change = Change(column=column, value=_NEVER)
         for row in rows:
             self._gateway.call(partial(_check_and_put, table.encode(), row, column, change))
