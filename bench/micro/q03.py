@@ -1,7 +1,8 @@
-"""The limit of Q3: customer, orders and lineitem joined, revenue for each order.
+"""The limit of Q3: customer, orders and lineitem joined, revenue for each order, the first ten orders.
 
 An order's row also carries the sum of its late lines and whether order and customer qualify, so a line needs
-one look-up beside its own. Orders that qualify by date hang in a doubly linked list under their customer.
+one look-up beside its own. Orders that qualify by date hang in a doubly linked list under their customer. The first
+ten are kept in order; only when one of them falls behind where the tenth was, all orders are looked through.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from vms.model.types import BIGINT, DATE, INTEGER, decimal
 
 _DAY = 9204  # 1995-03-15
 
-#: Words of an order. LIVE: its base row is there. ACTIVE: it joins. SHOWN...: its row in the view.
-_LIVE, _CUST, _DATE, _PRIO, _REVENUE, _LINES, _ACTIVE, _NEXT, _PREV, _STEP = range(1, 11)
-_SHOWN, _SHOWN_DATE, _SHOWN_PRIO, _SHOWN_REVENUE = range(11, 15)
+#: Words of an order. LIVE: its base row is there. ACTIVE: it joins. SHOWN: it is among the first ten.
+_LIVE, _CUST, _DATE, _PRIO, _REVENUE, _LINES, _ACTIVE, _NEXT, _PREV, _STEP, _SHOWN = range(1, 12)
 #: Words of a customer; one that orders name but whose base row is not there is not LIVE.
 _C_LIVE, _C_SEGMENT, _C_HEAD = range(1, 4)
+
+#: How many orders the view has, and the words of one of them in the order that they are kept in.
+_FIRST = 10
+_F_REVENUE, _F_DATE, _F_KEY, _F_PRIO = range(4)
 
 _VIEW = {"l_orderkey": BIGINT, "o_orderdate": DATE, "o_shippriority": INTEGER, "revenue": decimal(38, 4)}
 
@@ -40,7 +44,8 @@ class Q03:
         }
         self._pool = pool
         self._segment = pool.code("BUILDING")
-        self._customers, self._orders, self._lines = RowTable(4), RowTable(15), RowTable(4)
+        self._customers, self._orders, self._lines = RowTable(4), RowTable(12), RowTable(4)
+        self._first = np.empty((0, 4), np.int64)
         self._touched = np.empty(1024, np.int64)
         self._touched_count = np.zeros(1, np.int64)
         self._step = 0
@@ -52,7 +57,9 @@ class Q03:
             given, done = arguments(changes, self._at[name]), 0
             while done < len(changes):
                 done = self._take(name, done, changes, given)
-        return Emitted(*_emit(self._orders.parts, self._touched[: self._touched_count[0]]))
+        before, touched = self._first, self._touched[: self._touched_count[0]]
+        self._first = _first(self._orders.parts, touched, before)
+        return Emitted(*_difference(before, self._first))
 
     def _take(self, name: str, start: int, changes: RowChanges, given: list[Int64]) -> int:
         """Make room, then take changes from `start` on; returns where it stopped for want of room."""
@@ -68,9 +75,7 @@ class Q03:
         return kernel(start, changes.kinds, *given, self._segment, customers.parts, orders.parts, *view)
 
     def result(self) -> pa.Table:
-        orders = self._orders.live()
-        orders = orders[(orders[:, _ACTIVE] != 0) & (orders[:, _LINES] > 0)]
-        table = view_table(_VIEW, orders[:, [0, _DATE, _PRIO, _REVENUE]].T, self._pool)
+        table = view_table(_VIEW, list(self._first[:, [_F_KEY, _F_DATE, _F_PRIO, _F_REVENUE]].T), self._pool)
         return table.select(["l_orderkey", "revenue", "o_orderdate", "o_shippriority"])
 
 
@@ -209,27 +214,90 @@ def _take_customers(start, kinds, custkey, market_segment, segment, customers, o
 
 
 @jit
-def _emit(orders, touched):
-    """The change of each touched order's view row; orders with neither base row nor lines are forgotten."""
-    keys = np.empty((2 * touched.shape[0], 3), np.int64)
-    values = np.zeros((2 * touched.shape[0], 1), np.int64)
-    removed = np.zeros(2 * touched.shape[0], np.bool_)
-    n = 0
+def _precedes(order, other):
+    """Whether an order (a row of the table) comes before one of the first."""
+    if order[_REVENUE] != other[_F_REVENUE]:
+        return order[_REVENUE] > other[_F_REVENUE]
+    if order[_DATE] != other[_F_DATE]:
+        return order[_DATE] < other[_F_DATE]
+    return order[0] < other[_F_KEY]
+
+
+@jit
+def _insert(order, first, count):
+    """Put a visible order in its place among the first `count`; returns how many they are then."""
+    if order[_ACTIVE] == 0 or order[_LINES] <= 0:
+        return count
+    place = min(count, _FIRST)
+    while place > 0 and _precedes(order, first[place - 1]):
+        if place < _FIRST:
+            first[place] = first[place - 1]
+        place -= 1
+    if place == _FIRST:
+        return count
+    first[place, _F_REVENUE], first[place, _F_DATE] = order[_REVENUE], order[_DATE]
+    first[place, _F_KEY], first[place, _F_PRIO] = order[0], order[_PRIO]
+    return min(count + 1, _FIRST)
+
+
+@jit
+def _first(orders, touched, before):
+    """The first orders after the touched ones changed; those with neither base row nor lines are forgotten."""
+    first, count = np.empty((_FIRST, 4), np.int64), 0
+    for b in range(before.shape[0]):
+        order = orders[1][row_at(orders, place_of(orders, before[b, _F_KEY]))]
+        order[_SHOWN] = 0
+        same = order[_REVENUE] == before[b, _F_REVENUE] and order[_DATE] == before[b, _F_DATE]
+        if same and order[_PRIO] == before[b, _F_PRIO]:
+            count = _insert(order, first, count)
     for t in range(touched.shape[0]):
         order = orders[1][touched[t]]
-        visible = order[_ACTIVE] != 0 and order[_LINES] > 0
-        shown = order[_SHOWN] != 0
-        same_key = order[_DATE] == order[_SHOWN_DATE] and order[_PRIO] == order[_SHOWN_PRIO]
-        if shown and not (visible and same_key):
-            keys[n, 0], keys[n, 1], keys[n, 2] = order[0], order[_SHOWN_DATE], order[_SHOWN_PRIO]
-            removed[n] = True
-            n += 1
-        if visible and not (shown and same_key and order[_REVENUE] == order[_SHOWN_REVENUE]):
-            keys[n, 0], keys[n, 1], keys[n, 2] = order[0], order[_DATE], order[_PRIO]
-            values[n, 0] = order[_REVENUE]
-            n += 1
-        order[_SHOWN], order[_SHOWN_REVENUE] = visible, order[_REVENUE]
-        order[_SHOWN_DATE], order[_SHOWN_PRIO] = order[_DATE], order[_PRIO]
+        among = False
+        for i in range(count):
+            among = among or first[i, _F_KEY] == order[0]
+        if not among:
+            count = _insert(order, first, count)
+    if before.shape[0] == _FIRST and (count < _FIRST or _falls_behind(first[-1], before[-1])):
+        count = 0
+        for place in range(orders[0].shape[0]):
+            if row_at(orders, place) != NONE:
+                count = _insert(orders[1][row_at(orders, place)], first, count)
+    for i in range(count):
+        orders[1][row_at(orders, place_of(orders, first[i, _F_KEY])), _SHOWN] = 1
+    for t in range(touched.shape[0]):
+        order = orders[1][touched[t]]
         if order[_LIVE] == 0 and order[_LINES] == 0:
             remove(orders, place_of(orders, order[0]))
+    return first[:count]
+
+
+@jit
+def _falls_behind(order, other):
+    """Whether one of the first orders comes after another one."""
+    if order[_F_REVENUE] != other[_F_REVENUE]:
+        return order[_F_REVENUE] < other[_F_REVENUE]
+    if order[_F_DATE] != other[_F_DATE]:
+        return order[_F_DATE] > other[_F_DATE]
+    return order[_F_KEY] > other[_F_KEY]
+
+
+@jit
+def _difference(before, after):
+    """Rows of keys (order, date, priority) that are gone, and those that are new or have another revenue."""
+    keys = np.empty((before.shape[0] + after.shape[0], 3), np.int64)
+    values = np.zeros((len(keys), 1), np.int64)
+    removed = np.zeros(len(keys), np.bool_)
+    n = 0
+    for gone in (True, False):
+        rows, others = (before, after) if gone else (after, before)
+        for i in range(rows.shape[0]):
+            found = False
+            for j in range(others.shape[0]):
+                same = rows[i, _F_KEY] == others[j, _F_KEY] and rows[i, _F_DATE] == others[j, _F_DATE]
+                same = same and rows[i, _F_PRIO] == others[j, _F_PRIO]
+                found = found or (same and (gone or rows[i, _F_REVENUE] == others[j, _F_REVENUE]))
+            if not found:
+                keys[n, 0], keys[n, 1], keys[n, 2] = rows[i, _F_KEY], rows[i, _F_DATE], rows[i, _F_PRIO]
+                values[n, 0], removed[n] = rows[i, _F_REVENUE], gone
+                n += 1
     return keys[:n], values[:n], removed[:n]

@@ -11,14 +11,13 @@ import pytest
 
 from bench.micro.limits import LIMITS
 from bench.micro.rowtable import NONE, RowTable, add, find_or_add, place_of, remove, row_at
-from bench.tpch import data, queries
+from bench.tpch import data
 from bench.tpch.changes import ChangeStream
 from bench.tpch.encoded import EncodedStream
 from bench.tpch.expected import expected
 from vms.model.changes import DELETE_ROW
 from vms.model.text import TextPool
 from vms.testing.compare import assert_same_rows
-from vms.testing.oracle import DataFusionOracle
 
 COLUMNS = {
     "lineitem": (
@@ -90,11 +89,6 @@ def test_nothing_is_left_when_every_row_is_deleted(tables: dict[str, pa.Table], 
         limit.step({n: replace(c, kinds=np.full_like(c.kinds, DELETE_ROW)) for n, c in changes.items()})
     empty = {name: table.slice(0, 0) for name, table in few.items()}
     assert_same_rows(limit.result(), expected(query, empty))
-
-
-@pytest.mark.parametrize("query", queries.names())
-def test_the_expected_rows_are_datafusions_too(tables: dict[str, pa.Table], query: str) -> None:
-    assert_same_rows(DataFusionOracle().evaluate(queries.text(query), tables), expected(query, tables))
 
 
 @pytest.mark.parametrize("seed", range(5))

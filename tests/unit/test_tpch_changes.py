@@ -60,6 +60,11 @@ def test_generated_tables_have_the_declared_types(tables: dict[str, pa.Table]) -
         assert table.schema.equals(arrow_schema(TABLES[name]))
 
 
+def test_no_key_appears_twice_though_the_generator_repeats_some() -> None:
+    rows = data.tables(0.001, names=["partsupp"])["partsupp"]
+    assert 400 < len(rows_by_key("partsupp", rows)) == rows.num_rows < 800
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownName, match="lineitem"):
         data.tables(0.001, names=["lineitems"])

@@ -1,4 +1,4 @@
--- TPC-H Q1, DELTA = 90. No ORDER BY: a view is a set of rows.
+-- TPC-H Q1, DELTA = 90.
 SELECT
     l_returnflag,
     l_linestatus,
@@ -13,3 +13,4 @@ SELECT
 FROM lineitem
 WHERE l_shipdate <= DATE '1998-12-01' - INTERVAL '90' DAY
 GROUP BY l_returnflag, l_linestatus
+ORDER BY l_returnflag, l_linestatus

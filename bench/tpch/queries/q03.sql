@@ -1,5 +1,4 @@
--- TPC-H Q3, SEGMENT = BUILDING, DATE = 1995-03-15. Every group is kept: ORDER BY ... LIMIT 10 needs the top-k
--- operation, which views do not have yet.
+-- TPC-H Q3, SEGMENT = BUILDING, DATE = 1995-03-15.
 SELECT
     l_orderkey,
     sum(l_extendedprice * (1 - l_discount)) AS revenue,
@@ -12,3 +11,5 @@ WHERE c_mktsegment = 'BUILDING'
     AND o_orderdate < DATE '1995-03-15'
     AND l_shipdate > DATE '1995-03-15'
 GROUP BY l_orderkey, o_orderdate, o_shippriority
+ORDER BY revenue DESC, o_orderdate
+LIMIT 10
