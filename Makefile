@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench simulate fuzz clean
+.PHONY: help install demo test lint bench simulate fuzz proto clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -48,6 +48,9 @@ lint: $(READY) ## style, types, and the import rules between packages
 
 bench: $(READY) ## the engine's speed beside hand-written programs; JSON lines
 	$(BIN)/vms bench engine --query q01,q03,q06 --batch 1,100,1000,10000,100000 --sf 0.1 --delete-share 0.09 --json
+
+proto: ## the Python code of the wire messages in proto/, after they were changed
+	@bash deploy/make-proto.sh
 
 simulate: $(READY) ## the epoch protocol under faults, from seeds; SEEDS=2000 START=0 says which
 	$(BIN)/python -m vms.testing.simulate --seeds $(SEEDS) --start $(START) --jobs 2

@@ -49,7 +49,7 @@ class AcknowledgedEarly(Member):
 
     def handle(self, event: Event) -> list[Effect]:
         effects = super().handle(event)
-        return [*effects, Acknowledge(event.delivery)] if isinstance(event, Delivered) else effects
+        return [*effects, Acknowledge(event.delivery, 0)] if isinstance(event, Delivered) else effects
 
 
 class StaleWatermarkSaved(Member):

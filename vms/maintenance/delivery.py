@@ -18,10 +18,12 @@ from vms.model.ring import Ring
 
 @dataclass(slots=True)
 class _Pending:
-    """A batch that is not acknowledged yet. `waiting`: the owners, under the current ring, that have not answered."""
+    """A batch that is not acknowledged yet. `waiting`: the owners, under the current ring, that have not answered;
+    `epoch`: the highest that the others named."""
 
     event: Delivered
     waiting: dict[str, pa.RecordBatch]
+    epoch: int = 0
 
 
 class Delivery:
@@ -56,14 +58,15 @@ class Delivery:
         if (message.generation, message.ring) != (self._generation, self._ring.version):
             return []
         pending.waiting.pop(owner, None)
+        pending.epoch = max(pending.epoch, message.epoch)
         return self._settled()
 
     def _settled(self) -> list[Effect]:
         """Batches that no owner has to answer any more; one without a row that concerns us never had one."""
-        settled = [d for d, p in self._pending.items() if not p.waiting]
+        settled = {d: p.epoch for d, p in self._pending.items() if not p.waiting}
         for delivery in settled:
             del self._pending[delivery]
-        return [Acknowledge(delivery) for delivery in settled]
+        return [Acknowledge(delivery, epoch) for delivery, epoch in settled.items()]
 
     def resend(self) -> list[Effect]:
         """Send what has not been answered again."""

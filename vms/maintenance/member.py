@@ -183,7 +183,7 @@ class Member:
         """Tell the senders that what was in the cut is durable."""
         assert self.ring is not None
         answers: list[Effect] = [
-            Send(sender, Durable(delivery, self.generation, self.ring.version))
+            Send(sender, Durable(delivery, self.generation, self.ring.version, self._record.epoch))
             for sender, delivery in dict.fromkeys(self._in_cut)
         ]
         self._in_cut = []

@@ -35,11 +35,12 @@ class Forward:
 
 @dataclass(frozen=True)
 class Durable:
-    """The owner will never ask again for its part of this delivery."""
+    """The owner will never ask again for its part of this delivery: it is in the cut of `epoch` or an earlier one."""
 
     delivery: int
     generation: int
     ring: int
+    epoch: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +200,10 @@ class Send:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """The source batch of this delivery is durable with its owners: tell the source."""
+    """The source batch of this delivery is durable with its owners, in cuts up to `epoch`: tell the source."""
 
     delivery: int
+    epoch: int
 
 
 @dataclass(frozen=True)

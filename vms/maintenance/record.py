@@ -15,11 +15,15 @@ from vms.plan.plan import MaintenancePlan
 
 @dataclass(frozen=True, slots=True)
 class ReadPoint:
-    """What readers may see: every view as of `epoch`, in the tables of `generation` and `catalog`."""
+    """What readers may see: every view as of `epoch`, in the tables of `generation` and `catalog`.
+
+    `number`: how many epochs were committed so far, this one with them.
+    """
 
     epoch: int = 0
     generation: int = 0
     catalog: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ class Record:
 
     def commit(self) -> Record:
         """The same epoch, committed."""
-        return replace(self, committed=True, read=ReadPoint(self.epoch, self.generation, self.catalog))
+        read = ReadPoint(self.epoch, self.generation, self.catalog, self.read.number + 1)
+        return replace(self, committed=True, read=read)
 
     def next(self, epoch: int, *, ring: int | None = None, catalog: int | None = None) -> Record:
         """The epoch after this committed one, issued; its ring and catalog are these unless given."""

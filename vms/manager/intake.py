@@ -29,9 +29,11 @@ class Intake:
         self._batches: dict[int, StreamBatch] = {}
         self._delivery = time.time_ns()
         self._decoders: dict[str, tuple[BaseTable, RowDecoder]] = {}
-        #: The last sequence id of each region that was acknowledged, and that was so at the last commit.
+        #: The last sequence id of each region that was acknowledged, and the last one in a committed cut.
         self._acknowledged: dict[str, int] = {}
         self._committed: dict[str, int] = {}
+        #: What was acknowledged and is not committed yet: region, sequence id, epoch of the cut.
+        self._cut: list[tuple[str, int, int]] = []
         self._settled = False
         #: Whether the last poll left something behind.
         self.behind = False
@@ -47,7 +49,7 @@ class Intake:
             self._batches[self._delivery] = batch
             table = tables.get(batch.table)
             if table is None:
-                self.acknowledge(self._delivery)
+                self.acknowledge(self._delivery, 0)
                 continue
             if batch.gap is not None:
                 self._gap(batch)
@@ -63,10 +65,13 @@ class Intake:
             known = self._decoders[table.name] = table, RowDecoder(table)
         return known[1]
 
-    def acknowledge(self, delivery: int) -> None:
-        """The batch is durable with the owners of its rows."""
-        batch = self._batches.pop(delivery)
+    def acknowledge(self, delivery: int, epoch: int) -> None:
+        """The batch is durable with the owners of its rows, in cuts up to that of `epoch`."""
+        batch = self._batches.pop(delivery, None)
+        if batch is None:
+            return  # from before a reset: the source delivers it again
         self._acknowledged[batch.region] = batch.last  # before the source forgets it: see `covers`
+        self._cut.append((batch.region, batch.last, epoch))
         self._source.acknowledge(batch)
 
     def reset(self) -> None:
@@ -74,10 +79,13 @@ class Intake:
         self._batches.clear()
         self._source.reset()
 
-    def settle(self) -> None:
-        """No epoch is under way: all that is acknowledged is in committed cuts."""
-        self._committed = dict(self._acknowledged)
-        self._settled = True
+    def settle(self, epoch: int) -> None:
+        """This epoch is committed: what was acknowledged for cuts up to it is, too."""
+        committed = dict(self._committed)
+        for region, last, _ in (cut for cut in self._cut if cut[2] <= epoch):
+            committed[region] = max(last, committed.get(region, 0))
+        self._cut = [cut for cut in self._cut if cut[2] > epoch]
+        self._committed, self._settled = committed, True
 
     def unsettle(self) -> None:
         """An epoch that another process left is under way: what that acknowledged may not be committed yet."""

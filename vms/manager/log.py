@@ -25,6 +25,7 @@ import pyarrow as pa
 import xxhash
 
 from vms.errors import CorruptState, StoreError
+from vms.maintenance.codec import message_from_bytes, message_to_bytes
 from vms.maintenance.cut import (
     Checkpoint,
     Cut,
@@ -62,7 +63,12 @@ class TransactionLog:
     # --- the life of a log -----------------------------------------------------------------------------------
 
     def create(self, member: str, generation: int) -> None:
-        """Begin the member's log anew: it vouches for every cut from this generation on, and for none before."""
+        """Begin the member's log anew: it vouches for every cut from this generation on, and for none before.
+
+        One that begins there already stays: another process may have been faster.
+        """
+        if self._begins(member) == generation:
+            return
         shutil.rmtree(self._folder / member, ignore_errors=True)
         self._write(self._folder / member / "begins", [str(generation).encode()], replace=True)
 
@@ -73,7 +79,7 @@ class TransactionLog:
     def _begins(self, member: str) -> int | None:
         try:
             return int(_read(self._folder / member / "begins"))
-        except (FileNotFoundError, CorruptState):
+        except (FileNotFoundError, NotADirectoryError, CorruptState):
             return None
 
     # --- cuts and input --------------------------------------------------------------------------------------
@@ -101,7 +107,7 @@ class TransactionLog:
         self, member: str, generation: int, epoch: int, batches: Sequence[tuple[str, Batch | Handoff]]
     ) -> None:
         """What other members sent for the epoch. Whoever writes it first, the content is the same."""
-        packed = [[sender, _pack(m)] for sender, m in batches]
+        packed = [[sender, message_to_bytes(m)] for sender, m in batches]
         self._append(self._log_file(member, generation, epoch, "received"), msgpack.packb(packed))
 
     def _append(self, path: Path, body: bytes) -> bool:
@@ -266,25 +272,10 @@ def _checkpoint_pieces(checkpoint: Checkpoint) -> Iterator[bytes]:
                 yield msgpack.packb([name, batch_to_bytes(batch.slice(start, PIECE_ROWS))])
 
 
-def _pack(message: Batch | Handoff) -> dict:
-    packed = {"generation": message.generation, "epoch": message.epoch, "edge": message.edge}
-    if isinstance(message, Batch):
-        packed["rows"] = None if message.rows is None else batch_to_bytes(message.rows)
-    else:
-        packed["state"] = {n: [batch_to_bytes(b) for b in batches] for n, batches in message.state.items()}
-        packed["watermarks"] = pack_watermarks(message.watermarks)
-    return packed
-
-
 def _unpack_all(data: bytes) -> Input:
     found: Input = []
-    for sender, d in msgpack.unpackb(data):
-        if "state" in d:
-            state: dict[str, list[pa.RecordBatch]] = {
-                n: [batch_from_bytes(b) for b in batches] for n, batches in d["state"].items()
-            }
-            found.append((sender, Handoff(d["generation"], d["epoch"], state, unpack_watermarks(d["watermarks"]))))
-        else:
-            rows = None if d["rows"] is None else batch_from_bytes(d["rows"])
-            found.append((sender, Batch(d["generation"], d["epoch"], d["edge"], rows)))
+    for sender, packed in msgpack.unpackb(data):
+        message = message_from_bytes(packed)
+        assert isinstance(message, Batch | Handoff)
+        found.append((sender, message))
     return found

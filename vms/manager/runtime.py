@@ -1,6 +1,7 @@
 """The View Manager's loop: carries events to the core and does what it asks (design sections 6 and 8).
 
-One process, one member, and the leader beside it: a cluster of one with local links. Everything happens in one
+One process with one or several members, and the leader beside them where this process leads. What lies outside is
+behind `Neighbours`: nothing for a process alone, ZooKeeper and gRPC for one of many. Everything happens in one
 thread, so the core needs no lock; other threads talk to it by the store, the record and `wake`.
 """
 
@@ -10,28 +11,29 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-import pyarrow as pa
-
-from vms.errors import InternalError, StoreError, VmsError
+from vms.errors import InternalError, StoreError, StoreUnavailable, VmsError
 from vms.maintenance.leader import Desired, Leader
-from vms.maintenance.member import Member
 from vms.maintenance.messages import (
     LEADER,
     Acknowledge,
+    Batch,
     Committed,
     CutStands,
     Effect,
     Event,
+    Handoff,
     LogReceived,
+    Message,
     ProposeCut,
     ReadRows,
     Received,
     ReceivedLogged,
     RecordChanged,
     RowsWritten,
+    Scanned,
     ScanTable,
     Send,
     StateLost,
@@ -41,46 +43,42 @@ from vms.maintenance.messages import (
     WriteRows,
 )
 from vms.maintenance.record import Definitions, ReadPoint, Record
-from vms.manager.checkpoints import Checkpoints
 from vms.manager.coordination import Coordination
 from vms.manager.deadletters import DeadLetterTable
 from vms.manager.gaps import Gap, Gaps, view_stopped
+from vms.manager.hosted import Hosted, Members
 from vms.manager.intake import Intake
 from vms.manager.log import TransactionLog
+from vms.manager.neighbours import Alone, Errors, Neighbours
 from vms.manager.programs import Programs
-from vms.manager.recovery import recover
 from vms.manager.store_io import read_keys, scan_table, write_views
+from vms.manager.subscriptions import Subscriptions, Watcher
+from vms.manager.trace import Traces
 from vms.model.catalog import Catalog
 from vms.model.token import Token
 from vms.store.base import ManagedStore
 from vms.stream.base import Source, StreamBatch
-from vms.viewtable.layout import FAMILIES, ViewLayout
+from vms.viewtable.layout import FAMILIES
 
 _LOG = logging.getLogger("vms.manager")
+#: Seconds that a stop waits for the epoch under way, where other processes have to do their part of it.
+_STOP_SECONDS = 10.0
+#: Seconds between two looks at a store or ZooKeeper that did not answer.
+_AGAIN_SECONDS = 0.5
 
 
 class Readable(NamedTuple):
-    """What readers go by, published as one: the read point, the epochs committed before it since the start, the
-    failing rows of each view (how many, and one of them in words), and the tables whose views are not right."""
+    """What readers go by, published as one: the read point, the epochs committed before it, the failing rows of each
+    view, and the tables whose views are not right."""
 
     point: ReadPoint
     epochs: int
-    errors: Mapping[str, tuple[int, str | None]]
+    errors: Errors
     gaps: Mapping[str, Gap]
 
 
-class Watcher(Protocol):
-    """Is told of the changes of one view, in the manager's thread, so it must not wait for anything."""
-
-    #: The view, by the catalog version that brought it.
-    view: str
-    created: int
-
-    def changed(self, epoch: int, rows: pa.Table) -> None:
-        """The epoch is committed; the rows are those of `ViewLayout.changes`."""
-
-    def end(self, failure: VmsError | None) -> None:
-        """Nothing more will come: the view was dropped or the manager stopped, or failed."""
+class SessionLost(Exception):
+    """What is hosted here may be hosted by somebody else: nothing more is written for it."""
 
 
 class Runtime:
@@ -93,42 +91,50 @@ class Runtime:
         coordination: Coordination,
         log: TransactionLog | None,
         *,
-        member: str = "m1",
+        members: Sequence[str] = ("m1",),
+        neighbours: Neighbours | None = None,
         epoch_interval: float = 0.1,
         now_ms: Callable[[], int],
     ) -> None:
+        """`members`: of the first ring, where this process is alone."""
         self.store, self.source, self.coordination = store, source, coordination
         self.programs, self.dead = Programs(), DeadLetterTable(store)
         self._log, self._now_ms, self._interval = log, now_ms, epoch_interval
         self._leader = Leader()
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[str, Event]] = deque()
         self._gaps = Gaps(store)
         self._intake = Intake(source, self.dead, self._take_gap)
         self._last_issue = self._last_tick = 0.0
-        self._watchers: list[Watcher] = []
-        #: Changed rows of the watched views, from the write of an epoch to its commit; None outside of that.
-        self._written: dict[str, pa.Table] | None = None
         self._changed = threading.Condition()
-        self._hurry = threading.Event()
+        self._subscriptions = Subscriptions(self._changed)
+        self._hurry, self._news = threading.Event(), threading.Event()
         self._stop = self._ended = False
         self._failure: BaseException | None = None
-        self._checkpoints: Checkpoints | None = None
         #: Why the views are being made anew from the base tables; None: they are not.
         self.rebuilding: str | None = None
         #: Why somebody wants them to be.
         self._rebuild_wanted: str | None = None
         #: What the operator should know, oldest first.
         self.warnings: list[str] = []
-        self.epochs = 0
+        self.traces = Traces()
         self.memory: dict[str, int] = {}
-        if coordination.newest_ring() == 0:
-            coordination.add_ring([member])
+        #: Tables that members here read whole in one epoch: read once for all of them.
+        self._scans: dict[tuple[int, str], Scanned] = {}
+        if neighbours is None and coordination.newest_ring() == 0:
+            coordination.add_ring(list(members))
+        self.neighbours = neighbours or Alone(coordination)
+        self._incarnation = self.neighbours.incarnation()
         self.record = coordination.record()
-        self.member = Member(member, log=log is not None)
-        self.readable = Readable(self.record.read, 0, {}, {})
+        self.members = Members(log, self._resolve, coordination.ring, self.warn)
+        self.readable = Readable(self.record.read, self.record.read.number, {}, {})
         self._tidied = (0, 0)
-        self._load()
+        if self.record.committed:
+            self._intake.settle(self.record.epoch)
+        else:
+            self._intake.unsettle()
+        self._host()
         self._publish()
+        self.neighbours.on_news(self.look)
         self._thread = threading.Thread(target=self._loop, name="vms-manager", daemon=True)
 
     def start(self) -> None:
@@ -151,23 +157,22 @@ class Runtime:
         return True
 
     def wake(self, *, hurry: bool = False) -> None:
-        """Something changed: look at once."""
+        """Something changed: look at once; in a `hurry`, issue an epoch at once too."""
         if hurry:
             self._hurry.set()
+        self.look()
+
+    def look(self) -> None:
+        """There may be something to do."""
+        self._news.set()
         self.source.wake()
 
     def watch(self, watcher: Watcher) -> None:
         """Tell it of every epoch that a read from now on does not hold yet."""
-        with self._changed:
-            while self._written is not None and self._failure is None:
-                self._changed.wait()  # this epoch was written without it: let it become readable first
-            self._check()
-            self._watchers.append(watcher)
+        self._subscriptions.add(watcher, self._check)
 
     def unwatch(self, watcher: Watcher) -> None:
-        with self._changed:
-            if watcher in self._watchers:
-                self._watchers.remove(watcher)
+        self._subscriptions.remove(watcher)
 
     def rebuild(self, reason: str) -> None:
         """Make all views anew from their tables, in a new generation, and wait until they are there."""
@@ -181,8 +186,14 @@ class Runtime:
         self.wake(hurry=True)
         if self._thread.is_alive():
             self._thread.join()
-        if self._checkpoints is not None:
-            self._checkpoints.close(self.member if self._failure is None else None)
+        for id_ in self.members.ids:
+            self.members.drop(id_, checkpoint=self._failure is None)
+        self.neighbours.close()
+
+    @property
+    def failed(self) -> VmsError | None:
+        """What ended the maintenance, if something did."""
+        return self._error() if self._ended else None
 
     def _check(self) -> None:
         error = self._error()
@@ -202,26 +213,63 @@ class Runtime:
 
     def _loop(self) -> None:
         try:
-            while not self._stop or not self.record.committed:
-                if not self.step():
+            while not self._may_stop():
+                if not self._step():
                     self._rest()
         except BaseException as failure:
             self._failure = failure
             _LOG.error("%s", self._error(), exc_info=failure)
         with self._changed:
             self._ended = True
-            watchers, self._watchers = self._watchers, []
             self._changed.notify_all()
-        for watcher in watchers:
-            watcher.end(self._error() if self._failure is not None else None)
+        self._subscriptions.end(self._error() if self._failure is not None else None)
+
+    def _may_stop(self) -> bool:
+        if not self._stop:
+            return False
+        others = not isinstance(self.neighbours, Alone)
+        return self.record.committed or (others and time.monotonic() - self._last_issue > _STOP_SECONDS)
+
+    def _step(self) -> bool:
+        """A step, where this manager may act; what others are there for heals without us."""
+        if isinstance(self.neighbours, Alone):
+            return self.step()
+        try:
+            return self.step() if self._present() else False
+        except SessionLost:
+            return True
+        except StoreUnavailable as error:
+            self.warn(f"waiting: {error}")
+            self._begin_anew()
+            time.sleep(_AGAIN_SECONDS)
+            return True
+
+    def _present(self) -> bool:
+        """Whether it may act; after a lost session it begins with nothing."""
+        if not self.neighbours.present():
+            return False
+        if self.neighbours.incarnation() != self._incarnation:
+            self.warn("the session with ZooKeeper was lost: the members here begin anew")
+            self._begin_anew()
+            self._incarnation = self.neighbours.incarnation()
+        return True
+
+    def _begin_anew(self) -> None:
+        """Forget every member: what stands in the logs decides. The source delivers again."""
+        for id_ in self.members.ids:
+            self.members.drop(id_)
+        self._events.clear()
+        self._leader = Leader()
+        self._intake.reset()
 
     def _rest(self) -> None:
-        """Until there may be something to do: within the interval only somebody in a hurry counts."""
+        """Until there may be something to do: within the interval, changes of the source do not count."""
         left = self._last_issue + self._interval - time.monotonic()
         if left > 0:
-            self._hurry.wait(left)
-        else:
+            self._news.wait(left)
+        elif not self._news.is_set():
             self.source.wait(self._interval)
+        self._news.clear()
 
     def step(self) -> bool:
         """Take in what is there and carry the epoch on; False if there is nothing to do now.
@@ -229,48 +277,98 @@ class Runtime:
         Changes are taken in right before an epoch is issued, so that it holds all that has come until then:
         a source has one batch of a region under way at a time, and what comes behind it waits for the next.
         """
+        self._look_at_record()
+        self._host()
         due = self.record.committed and self._due()
         if self.record.committed and self._rebuild_wanted is not None:
-            self.rebuilding, self._rebuild_wanted = self._rebuild_wanted, None
-            self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
+            self._ask_to_rebuild(self._rebuild_wanted)
         if due:
-            self._events.extend(self._intake.poll(self.coordination.catalog().tables))
+            self._poll()
+        self._receive()
         busy = bool(self._events)
         self._run_events()
-        if time.monotonic() - self._last_tick >= self._interval:
+        if time.monotonic() - self._last_tick >= max(self._interval, self.neighbours.patience):
             self._last_tick = time.monotonic()
-            self._run(self.member.handle(Tick()))
-            self._run_events()
+            self._tick()
         return self._lead(due) or busy
+
+    def _ask_to_rebuild(self, reason: str) -> None:
+        self.rebuilding, self._rebuild_wanted = reason, None
+        id_ = min(self.members.ids, default="")
+        self._send(id_, LEADER, StateLost(self.record.generation, self.record.epoch, id_))
+
+    def _look_at_record(self) -> None:
+        record = self.coordination.record()
+        if record.epoch > self.record.epoch or (record.epoch == self.record.epoch and record != self.record):
+            self._record_changed(record)
 
     def _due(self) -> bool:
         hurry = self._hurry.is_set()
         self._hurry.clear()
         return hurry or self._intake.behind or time.monotonic() - self._last_issue >= self._interval
 
+    def _poll(self) -> None:
+        """Source batches enter at one member here; where none is ready, they stay in the source."""
+        gate = next((h.member.id for h in self.members if h.lost is None), None)
+        if gate is not None:
+            self._events.extend((gate, e) for e in self._intake.poll(self.coordination.catalog().tables))
+
+    def _receive(self) -> None:
+        for sender, receiver, message in self.neighbours.receive():
+            if receiver == LEADER:
+                self._leader.receive(message)
+            elif receiver in self.members:
+                self._events.append((receiver, Received(sender, message)))
+
+    def _tick(self) -> None:
+        for hosted in self.members:
+            if hosted.lost is None:
+                self._run(hosted, hosted.member.handle(Tick()))
+            else:
+                lost = StateLost(self.record.generation, self.record.epoch, hosted.member.id)
+                self._send(hosted.member.id, LEADER, lost)
+        self._run_events()
+
     def _lead(self, due: bool) -> bool:
+        if not self.neighbours.leads():
+            return False
         desired = Desired(self.coordination.newest_ring(), self.coordination.catalog().version)
+        if desired.ring == 0:
+            return False
+        gone = self.neighbours.lost(self.record)
+        if gone is not None:
+            self.warn(f"member {gone} is lost with its state: the views are rebuilt from their tables")
+            self._leader.receive(StateLost(self.record.generation, self.record.epoch, gone))
+            desired = Desired(self.coordination.newest_ring(), desired.catalog)
         members = self.coordination.ring(self.record.ring).members if self.record.ring else ()
         step = self._leader.decide(self.record, members, desired, self._now_ms(), due)
         if step is None:
             return False
         if not step.record.committed:
-            self._last_issue = time.monotonic()
             self._create_view_tables(step.record)
         changed = self.coordination.compare_and_set(step.expected, step.record)
         self._record_changed(step.record if changed else self.coordination.record())
         return True
 
     def _record_changed(self, record: Record) -> None:
-        if record.generation != self.record.generation and self._log is not None:
-            self._log.create(self.member.id, record.generation)
-            self._checkpoints = Checkpoints(self._log, self.member.id, record.generation, self.warn)
+        if record == self.record:
+            return
+        if record.generation != self.record.generation:
+            self.members.new_generation(record)
         self.record = record
         if record.committed:
             self.rebuilding = None
+            self.traces.seen(record.epoch, "committed")
+        else:
+            self._last_issue = time.monotonic()
+            self.traces.seen(record.epoch, "issued")
+        definitions = self._resolve(record)
+        if record.committed:
             self._publish()
-        self._events.append(RecordChanged(record, self._resolve(record)))
+        self._events.extend((id_, RecordChanged(record, definitions)) for id_ in sorted(self.members.ids))
         self._run_events()
+        if record.committed:
+            self._epoch_over()
 
     def _resolve(self, record: Record) -> Definitions:
         ring = self.coordination.ring(record.ring)
@@ -280,98 +378,128 @@ class Runtime:
 
     def _run_events(self) -> None:
         while self._events:
-            self._run(self.member.handle(self._events.popleft()))
+            id_, event = self._events.popleft()
+            hosted = self.members.get(id_)
+            if hosted is not None and hosted.lost is None:
+                with self.traces.spent(self.record.epoch, "compute"):
+                    effects = hosted.member.handle(event)
+                self._run(hosted, effects)
 
     # --- effects ---------------------------------------------------------------------------------------------
 
-    def _run(self, effects: list[Effect]) -> None:
+    def _run(self, hosted: Hosted, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            answer = self._perform(effect)
+            answer = self._perform(hosted, effect)
             if answer is not None:
-                self._events.append(answer)
+                self._events.append((hosted.member.id, answer))
 
-    def _perform(self, effect: Effect) -> Event | None:
+    def _perform(self, hosted: Hosted, effect: Effect) -> Event | None:
+        id_ = hosted.member.id
         match effect:
-            case Send(to, message) if to == LEADER:
-                self._leader.receive(message)
-            case Send(to, message) if to == self.member.id:
-                return Received(to, message)
-            case Acknowledge(delivery):
-                self._intake.acknowledge(delivery)
+            case Send(to, message):
+                self._send(id_, to, message)
+            case Acknowledge(delivery, epoch):
+                self._intake.acknowledge(delivery, epoch)
                 if self.record.committed:
                     self._settle()
             case ScanTable():
-                table = self._catalog().tables[effect.table]
-                return scan_table(self.store, table, effect, self._now_ms, self.dead.add)
+                return self._scan(effect)
             case ReadRows():
-                return read_keys(self.store, self._catalog().tables, effect, self._now_ms, self.dead.add)
+                with self.traces.spent(effect.epoch, "read"):
+                    return read_keys(self.store, self._catalog().tables, effect, self._now_ms, self.dead.add)
             case ProposeCut(cut):
                 assert self._log is not None
-                standing = self._log.propose(self.member.id, cut)
+                self._still_here()
+                self.traces.took(cut.record.epoch, sum(rows.num_rows for rows in cut.changes.values()))
+                with self.traces.spent(cut.record.epoch, "log"):
+                    standing = self._log.propose(id_, cut)
                 if standing is not None:
                     return CutStands(*standing)
-                self._reload()
+                self._reload(hosted, "its log has gone on without this copy")
             case LogReceived():
-                assert self._log is not None
-                self._log.append_received(self.member.id, effect.generation, effect.epoch, effect.batches)
+                self._still_here()
+                self._log_received(id_, effect.generation, effect.epoch, effect.batches)
                 return ReceivedLogged(effect.epoch)
             case WriteRows():
-                self._write(effect)
+                self._still_here()
+                with self.traces.spent(effect.epoch, "write"):
+                    self._write(hosted, effect)
                 return RowsWritten(effect.epoch)
             case Committed():
-                self._committed(effect.epoch)
-            case Superseded():
-                self._reload()
+                if hosted.checkpoints is not None:
+                    hosted.checkpoints.committed(hosted.member)
+            case Superseded(reason):
+                self._reload(hosted, reason)
         return None
+
+    def _send(self, sender: str, to: str, message: Message) -> None:
+        if to == LEADER and self.neighbours.leads():
+            self._leader.receive(message)
+        elif to in self.members and (to == sender or self.neighbours.direct):
+            self._events.append((to, Received(sender, message)))
+        else:
+            with self.traces.spent(self.record.epoch, "send"):
+                self.neighbours.send(sender, to, message)
+
+    def _still_here(self) -> None:
+        """Before anything is written: one that is in doubt waits, one that lost its session stops."""
+        while not self.neighbours.present():
+            if self._stop:
+                raise SessionLost
+            self._news.wait(_AGAIN_SECONDS)
+            self._news.clear()
+        if self.neighbours.incarnation() != self._incarnation:
+            raise SessionLost
+
+    def _scan(self, effect: ScanTable) -> Scanned:
+        key = effect.epoch, effect.table
+        if key not in self._scans:
+            table = self._catalog().tables[effect.table]
+            with self.traces.spent(effect.epoch, "scan"):
+                self._scans[key] = scan_table(self.store, table, effect, self._now_ms, self.dead.add)
+        return self._scans[key]
+
+    def _log_received(
+        self, id_: str, generation: int, epoch: int, batches: Sequence[tuple[str, Batch | Handoff]]
+    ) -> None:
+        assert self._log is not None
+        with self.traces.spent(epoch, "log"):
+            self._log.append_received(id_, generation, epoch, batches)
 
     def _catalog(self) -> Catalog:
         return self.coordination.catalog(self.record.catalog)
 
-    def _write(self, effect: WriteRows) -> None:
-        """The changed rows to the view tables, and kept for who watches them.
-
-        They are decoded now: with the commit the member may forget the text of rows that are gone.
-        """
-        plan, pool = self.programs.program(self._catalog()).plan, self.member.store.pool
+    def _write(self, hosted: Hosted, effect: WriteRows) -> None:
+        """The changed rows to the view tables, and kept for who watches them."""
+        plan, pool = self.programs.program(self._catalog()).plan, hosted.member.store.pool
         write_views(self.store, self._catalog(), plan, effect, pool)
-        with self._changed:
-            watched = {w.view for w in self._watchers} & effect.views.keys()
-            self._written = {v: ViewLayout(plan.outputs[v]).changes(effect.views[v], pool) for v in watched}
+        self._subscriptions.written(effect, plan, pool)
 
-    def _committed(self, epoch: int) -> None:
-        self.epochs += 1
-        self._tell_watchers(epoch)
+    def _epoch_over(self) -> None:
+        """The epoch is committed, and the members here know."""
+        self._scans.clear()
+        self._subscriptions.committed(self.record.epoch, self._catalog())
         self._drop_dead_tables()
-        if self._checkpoints is not None:
-            self._checkpoints.committed(self.member)
+        for hosted in self.members:
+            if len(hosted.member.buffer):
+                self._send(hosted.member.id, LEADER, Want(hosted.member.id))
         self._settle()
-
-    def _tell_watchers(self, epoch: int) -> None:
-        views = self._catalog().views
-        with self._changed:
-            written, self._written = self._written or {}, None
-            gone = [w for w in self._watchers if w.view not in views or views[w.view].created != w.created]
-            self._watchers = [w for w in self._watchers if w not in gone]
-            watchers = list(self._watchers)
-            self._changed.notify_all()
-        for watcher in watchers:
-            rows = written.get(watcher.view)
-            if rows is not None and rows.num_rows:
-                watcher.changed(epoch, rows)
-        for watcher in gone:
-            watcher.end(None)
 
     def _publish(self) -> None:
         """Let readers see the committed epoch; before anybody is told that it covers his writes."""
-        self.memory = self.member.store.memory_bytes()
-        self.readable = Readable(
-            self.record.read, self.epochs, self._errors(), self._gaps.of(self.record.read.generation)
-        )
+        memory: dict[str, int] = {}
+        for hosted in self.members:
+            for name, count in hosted.member.store.memory_bytes().items():
+                memory[name] = memory.get(name, 0) + count
+        self.memory = memory
+        errors = self.neighbours.tell_errors({h.member.id: self._errors(h) for h in self.members})
+        gaps = self._gaps.of(self.record.read.generation)
+        self.readable = Readable(self.record.read, self.record.read.number, errors, gaps)
 
     def _settle(self) -> None:
         """No epoch is under way: let those go on who wait for the last one."""
         with self._changed:
-            self._intake.settle()
+            self._intake.settle(self.record.epoch)
             self._changed.notify_all()
 
     def covers(self, token: Token) -> bool:
@@ -386,18 +514,15 @@ class Runtime:
         plans = {name: self.programs.plan(catalog, name, view.sql).plan for name, view in catalog.views.items()}
         stopped = [name for name, plan in plans.items() if batch.table in plan.sources]
         self.warn(f"table {batch.table}: {batch.gap}; views to rebuild: {', '.join(stopped) or 'none'}")
-        with self._changed:
-            self._publish()
-            ended = [w for w in self._watchers if w.view in stopped]
-            self._watchers = [w for w in self._watchers if w not in ended]
-        for watcher in ended:
-            watcher.end(view_stopped(watcher.view, self.readable.gaps[batch.table]))
-        self._leader.receive(Want(self.member.id))  # the commit tells the readers at other managers
+        self._publish()
+        self._subscriptions.stop({view: view_stopped(view, self.readable.gaps[batch.table]) for view in stopped})
+        id_ = min(self.members.ids, default="")
+        self._send(id_, LEADER, Want(id_))  # the commit tells the readers at other managers
 
-    def _errors(self) -> dict[str, tuple[int, str | None]]:
+    def _errors(self, hosted: Hosted) -> dict[str, tuple[int, str | None]]:
         """Rows whose expressions fail, by view."""
         found: dict[str, tuple[int, str | None]] = {}
-        failing = {id_: op for id_, op in self.member.store.operations.items() if getattr(op, "error_count", 0)}
+        failing = {id_: op for id_, op in hosted.member.store.operations.items() if getattr(op, "error_count", 0)}
         for name, view in self._catalog().views.items() if failing else ():
             for node in self.programs.plan(self._catalog(), name, view.sql).plan.nodes:
                 if node.id in failing:
@@ -406,51 +531,46 @@ class Runtime:
                     found[name] = (count + more, text or example)
         return found
 
-    # --- the life of a member --------------------------------------------------------------------------------
+    # --- the life of members ---------------------------------------------------------------------------------
 
-    def _load(self) -> None:
+    def _host(self) -> None:
+        """Host what this process has to host, and nothing else."""
+        wanted = self.neighbours.assigned(self.record, self.members.ids)
+        if wanted == self.members.ids:
+            return
+        for id_ in sorted(self.members.ids - wanted):
+            self.members.drop(id_, checkpoint=self.record.committed)
+            self._intake.reset()
+        for id_ in sorted(wanted - self.members.ids):
+            self._load(id_)
+        self.neighbours.hosting(self.members.ids, self.record)
+
+    def _load(self, id_: str) -> None:
         """The member as its log tells; with no log, or one that does not reach, the views are rebuilt."""
-        record, id_, log = self.record, self.member.id, self._log
-        if record.committed:
-            self._intake.settle()
-        else:
-            self._intake.unsettle()
-        if log is None:
-            self.member = Member(id_, log=False)
-            if record.epoch:
-                self._rebuild("it was opened without a log")
-            return
-        if record.epoch == 0:
-            log.create(id_, record.generation)
-            return
-        effects: list[Effect] = [Superseded(f"there is no log of member {id_}")]
-        if log.knows(id_):
-            log.remove_unfinished(id_)
-            self.member, effects = recover(log, id_, record, self._resolve, warn=self.warn)
-        for effect in effects:
-            if isinstance(effect, Superseded):
-                self.warn(f"the views are rebuilt from their tables: {effect.reason}")
-                self._rebuild(effect.reason)
-                return
-        self._checkpoints = Checkpoints(log, id_, record.generation, self.warn)
-        self._run(effects)
+        effects = self.members.load(id_, self.record)
+        hosted = self.members.get(id_)
+        assert hosted is not None
+        if hosted.lost is not None:
+            if self._log is not None:
+                self.warn(f"the views are rebuilt from their tables: {hosted.lost}")
+            self.rebuilding = hosted.lost
+            self._send(id_, LEADER, StateLost(self.record.generation, self.record.epoch, id_))
+        self._run(hosted, effects)
 
-    def _rebuild(self, reason: str) -> None:
-        """Ask for a new generation; until it is committed, reads go on from the old one."""
-        self.rebuilding = reason
-        self.member = Member(self.member.id, log=self._log is not None)
-        self._leader.receive(StateLost(self.record.generation, self.record.epoch, self.member.id))
-
-    def _reload(self) -> None:
+    def _reload(self, hosted: Hosted, reason: str) -> None:
         """This copy fell behind: load it again and have the source deliver again what was not acknowledged."""
+        _LOG.info("member %s is loaded again: %s", hosted.member.id, reason)
+        id_ = hosted.member.id
         self._intake.reset()
-        self._events.clear()
-        self._load()
+        self._events = deque(e for e in self._events if e[0] != id_)
+        self.members.drop(id_)
+        self._load(id_)
 
     def warn(self, text: str) -> None:
         """Tell the operator."""
-        self.warnings.append(text)
-        _LOG.warning("%s", text)
+        if text not in self.warnings[-1:]:
+            self.warnings.append(text)
+            _LOG.warning("%s", text)
 
     def _create_view_tables(self, record: Record) -> None:
         existing = set(self.store.tables())
@@ -461,9 +581,12 @@ class Runtime:
     def _drop_dead_tables(self) -> None:
         """Tables of dropped views and abandoned generations: nobody reads them after this commit."""
         read = self.record.read
-        if (read.generation, read.catalog) != self._tidied:
+        if (read.generation, read.catalog) == self._tidied:
+            return
+        if self.neighbours.leads():
             for name in self.coordination.catalog(read.catalog).outlived(self.store.tables(), read.generation):
                 self.store.drop_table(name)
-            if self._log is not None:
-                self._log.remove_generations_before(self.member.id, read.generation)
-            self._tidied = read.generation, read.catalog
+        if self._log is not None:
+            for id_ in self.members.ids:
+                self._log.remove_generations_before(id_, read.generation)
+        self._tidied = read.generation, read.catalog

@@ -33,9 +33,10 @@ def status(db: Database) -> dict[str, Any]:
 
 def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[str, Any]:
     """`letters`: dead letters by table. Rows are counted by reading them, but for tables followed in memory."""
-    table, followed = db.catalog.table(name), db.runtime.member.store.delta_views.get(name)
+    table = db.catalog.table(name)
+    followed = [h.member.store.delta_views.get(name) for h in db.runtime.members]
     return {
-        "rows": len(followed) if followed is not None else sum(1 for _ in db.store.scan(name)),
+        "rows": sum(1 for _ in db.store.scan(name)) if None in followed else sum(len(f) for f in followed if f),
         "key": [] if table.hidden_key else list(table.key),
         "encoding": table.encoding.value,
         "views": db.readers(name),

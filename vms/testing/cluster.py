@@ -378,7 +378,7 @@ class Cluster:
                 self._to_leader(copy.host, message)
             case Send(to, message):
                 self._send(copy.host, member.id, to, message)
-            case Acknowledge(delivery):
+            case Acknowledge(delivery, _):
                 batch = copy.batches.pop(delivery, None)
                 if batch is not None:
                     self._later(copy, lambda: self.source.acknowledge(batch))
