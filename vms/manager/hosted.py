@@ -32,8 +32,10 @@ class Members:
         resolve: Callable[[Record], Definitions],
         ring: Callable[[int], Ring],
         warn: Callable[[str], None],
+        *,
+        alone: bool,
     ) -> None:
-        self._log, self._resolve, self._ring, self._warn = log, resolve, ring, warn
+        self._log, self._resolve, self._ring, self._warn, self._alone = log, resolve, ring, warn, alone
         self._hosted: dict[str, Hosted] = {}
 
     def __contains__(self, id_: str) -> bool:
@@ -61,7 +63,8 @@ class Members:
         if log is not None and not used and not log.knows(id_):
             log.create(id_, record.generation)
         if log is not None and record.epoch and log.knows(id_):
-            log.remove_unfinished(id_)
+            if self._alone:
+                log.remove_unfinished(id_)
             member, effects = recover(log, id_, record, self._resolve, warn=self._warn)
         elif used:
             without = "it was opened without a log" if log is None else f"there is no log of member {id_}"

@@ -60,6 +60,13 @@ class TransactionLog:
         #: Bytes of cuts and input written through this object.
         self.written = 0
 
+    @property
+    def identity(self) -> str:
+        """Names this folder, whatever path leads to it: who reads the same name reaches the same log."""
+        path = self._folder / ".id"
+        self._write(path, [uuid.uuid4().hex.encode()], replace=False)
+        return _read(path).decode()
+
     # --- the life of a log -----------------------------------------------------------------------------------
 
     def create(self, member: str, generation: int) -> None:

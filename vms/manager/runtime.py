@@ -125,7 +125,7 @@ class Runtime:
         self.neighbours = neighbours or Alone(coordination)
         self._incarnation = self.neighbours.incarnation()
         self.record = coordination.record()
-        self.members = Members(log, self._resolve, coordination.ring, self.warn)
+        self.members = Members(log, self._resolve, coordination.ring, self.warn, alone=neighbours is None)
         self.readable = Readable(self.record.read, self.record.read.number, {}, {})
         self._tidied = (0, 0)
         if self.record.committed:
@@ -474,6 +474,8 @@ class Runtime:
         plan, pool = self.programs.program(self._catalog()).plan, hosted.member.store.pool
         write_views(self.store, self._catalog(), plan, effect, pool)
         self._subscriptions.written(effect, plan, pool)
+        if not isinstance(self.neighbours, Alone):  # before the commit: no reader of the epoch may miss them
+            self.neighbours.tell_errors({hosted.member.id: self._errors(hosted)})
 
     def _epoch_over(self) -> None:
         """The epoch is committed, and the members here know."""

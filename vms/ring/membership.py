@@ -4,14 +4,18 @@
     /vms/members/M        a member that exists: the log that holds its state
     /vms/claims/M         the manager that hosts it now
     /vms/election/N       candidates for the lead: the lowest number leads
+    /vms/errors/M         failing rows of the views, as far as the member holds them
+    /vms/secret           what managers and clients of this cluster know each other by
 
-All but `members` hang on the session of their manager and vanish with it. A claim is made by whoever can reach the
+Managers, claims and candidates hang on the session of their manager and vanish with it. A claim is made by whoever can reach the
 member's log, so a member of a dead manager finds a home without a leader. Two that believe to host one member, for
 a moment, do no harm: their log decides (`vms.maintenance.cut`).
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +24,10 @@ import msgpack
 from vms.errors import Conflict
 from vms.ring.session import NodeExistsError, NoNodeError, Session, State
 
-_FOLDERS = ("managers", "members", "claims", "election")
+_FOLDERS = ("managers", "members", "claims", "election", "errors")
+
+
+_NO_ERRORS = msgpack.packb({})
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,17 @@ class Membership:
             for folder in _FOLDERS:
                 session.client.ensure_path(f"/{folder}")
 
+    def secret(self) -> str:
+        """Made by whoever asks first. Whoever may read it in ZooKeeper belongs to the cluster."""
+        with self.session.errors():
+            try:
+                self.session.call("create", "/secret", secrets.token_hex(32).encode())
+            except NodeExistsError:
+                pass
+        node = self.session.read("/secret")
+        assert node is not None
+        return node[0].decode()
+
     # --- who is there ----------------------------------------------------------------------------------------
 
     def managers(self) -> dict[str, ManagerInfo]:
@@ -72,6 +90,13 @@ class Membership:
     def claims(self) -> dict[str, str]:
         """The manager that hosts each member; those without a home are not in it."""
         return {member: data.decode() for member, data in self._all("claims").items()}
+
+    def errors(self) -> dict[str, dict[str, tuple[int, str | None]]]:
+        """Failing rows by member and view."""
+        return {
+            member: {view: (count, text) for view, (count, text) in msgpack.unpackb(data).items()}
+            for member, data in self._all("errors").items()
+        }
 
     def leader(self) -> str | None:
         """The manager that leads."""
@@ -133,12 +158,23 @@ class Membership:
         return True
 
     def _remember(self, member: str, log: str) -> None:
+        self._put(f"/members/{member}", log.encode())
+
+    def _put(self, path: str, data: bytes) -> None:
         try:
-            self.session.call("create", f"/members/{member}", log.encode())
+            self.session.call("create", path, data)
         except NodeExistsError:
-            self.session.call("set", f"/members/{member}", log.encode())
-        self.session.forget("/members")
-        self.session.forget(f"/members/{member}")
+            self.session.call("set", path, data)
+        self.session.forget(path.rpartition("/")[0])
+        self.session.forget(path)
+
+    def tell_errors(self, member: str, errors: Mapping[str, tuple[int, str | None]]) -> None:
+        """Failing rows of the member, by view; nothing is done where that is known."""
+        packed = msgpack.packb({view: list(found) for view, found in sorted(errors.items())})
+        node = self.session.read(f"/errors/{member}")
+        if packed != (node[0] if node is not None else _NO_ERRORS):
+            with self.session.errors():
+                self._put(f"/errors/{member}", packed)
 
     def release(self, member: str) -> None:
         """Let somebody else be its home."""
@@ -146,8 +182,8 @@ class Membership:
 
     def remove(self, member: str) -> None:
         """It is in no ring any more: nobody needs it."""
-        self._delete(f"/members/{member}")
-        self._delete(f"/claims/{member}")
+        for folder in ("members", "errors", "claims"):
+            self._delete(f"/{folder}/{member}")
 
     def _delete(self, path: str) -> None:
         with self.session.errors():
