@@ -26,14 +26,6 @@ class Watcher(Protocol):
     def changed(self, epoch: int, rows: pa.Table) -> None:
         """The epoch is committed; the rows are those of `ViewLayout.changes` that were written here."""
 
-    def stop(self, failures: Mapping[str, VmsError]) -> None:
-        """Nothing more will come for who watches these views."""
-        with self._changed:
-            ended = [w for w in self._watchers if w.view in failures]
-            self._watchers = [w for w in self._watchers if w not in ended]
-        for watcher in ended:
-            watcher.end(failures[watcher.view])
-
     def end(self, failure: VmsError | None) -> None:
         """Nothing more will come: the view was dropped or the manager stopped, or failed."""
 
@@ -92,6 +84,14 @@ class Subscriptions:
             rows = written.get(watcher.view, [])
             if sum(part.num_rows for part in rows):
                 watcher.changed(epoch, pa.concat_tables(rows))
+
+    def stop(self, failures: Mapping[str, VmsError]) -> None:
+        """Nothing more will come for who watches these views."""
+        with self._changed:
+            ended = [w for w in self._watchers if w.view in failures]
+            self._watchers = [w for w in self._watchers if w not in ended]
+        for watcher in ended:
+            watcher.end(failures[watcher.view])
 
     def end(self, failure: VmsError | None) -> None:
         """Nothing more will come for anybody."""

@@ -7,15 +7,16 @@
     /vms/errors/M         failing rows of the views, as far as the member holds them
     /vms/secret           what managers and clients of this cluster know each other by
 
-Managers, claims and candidates hang on the session of their manager and vanish with it. A claim is made by whoever can reach the
-member's log, so a member of a dead manager finds a home without a leader. Two that believe to host one member, for
-a moment, do no harm: their log decides (`vms.maintenance.cut`).
+Managers, claims and candidates hang on the session of their manager and vanish with it. A claim is made by whoever
+can reach the member's log, so a member of a dead manager finds a home without a leader. Two that believe to host one
+member, for a moment, do no harm: their log decides (`vms.maintenance.cut`).
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -68,11 +69,8 @@ class Membership:
 
     def secret(self) -> str:
         """Made by whoever asks first. Whoever may read it in ZooKeeper belongs to the cluster."""
-        with self.session.errors():
-            try:
-                self.session.call("create", "/secret", secrets.token_hex(32).encode())
-            except NodeExistsError:
-                pass
+        with self.session.errors(), suppress(NodeExistsError):
+            self.session.call("create", "/secret", secrets.token_hex(32).encode())
         node = self.session.read("/secret")
         assert node is not None
         return node[0].decode()
