@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from vms.kernels.hashing import jit
-from vms.kernels.keys import KeyIndex, erase, fit, kernel_array
+from vms.kernels.keys import KeyIndex, erase, fit, kernel_array, row_call
 from vms.model.changes import Bool, Int64
 
 LEFT: Final = 0
@@ -25,7 +25,7 @@ _NEXT, _PREVIOUS, _WEIGHT, _MATCHES = range(4)
 _FIRST, _COUNT = 0, 2
 
 
-@jit
+@row_call
 def _link(chains, links, side, key, id_):
     first = chains[key, _FIRST + side]
     links[id_, _NEXT] = first
@@ -36,7 +36,7 @@ def _link(chains, links, side, key, id_):
     chains[key, _COUNT + side] += 1
 
 
-@jit
+@row_call
 def _unlink(chains, links, side, key, id_):
     following, previous = links[id_, _NEXT], links[id_, _PREVIOUS]
     if following >= 0:
@@ -148,7 +148,7 @@ class JoinIndex:
 
     def has_rows(self, side: int, key_ids: Int64) -> Bool:
         """Whether there is a row of `side` under each key."""
-        return self._chains[:, _COUNT + side].take(key_ids) > 0
+        return self._chains[key_ids, _COUNT + side] > 0
 
     def add(self, side: int, key_ids: Int64, words: Int64, weights: Int64) -> Int64:
         """Add to the weights of rows of one side, each under its key; the row ids.
@@ -169,7 +169,7 @@ class JoinIndex:
         _count_matches_of(self._links[side], rows, kernel_array(weights))
 
     def matches(self, side: int, rows: Int64) -> Int64:
-        return self._links[side][:, _MATCHES].take(rows)
+        return self._links[side][rows, _MATCHES]
 
     def release(self, key_ids: Int64) -> None:
         """Forget those of these keys that have no rows left, and shrink what has become much too large."""
@@ -187,7 +187,7 @@ class JoinIndex:
         return self._rows[side].keys.take(rows, axis=0)
 
     def weights(self, side: int, rows: Int64) -> Int64:
-        return self._links[side][:, _WEIGHT].take(rows)
+        return self._links[side][rows, _WEIGHT]
 
     def memory_bytes(self) -> int:
         indexes = sum(i.memory_bytes() for i in (self._keys, *self._rows))

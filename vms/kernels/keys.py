@@ -11,7 +11,7 @@ of a probe chain back instead of leaving a tombstone, and `compact` shrinks ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba as nb
 import numpy as np
@@ -33,7 +33,7 @@ _HASH_MASK = np.uint64(0x7FFF_FFFF)
 _EMPTY = np.int64(-1)
 #: Rows whose places in the table are fetched together. Not lower, or memory would not be busy all the time; not
 #: higher, or what was fetched would be pushed out of the nearest cache.
-_BLOCK = 64
+_BLOCK = 128
 
 
 def key_width(types: Sequence[SqlType], nullable: bool) -> int:
@@ -99,8 +99,12 @@ def kernel_array(array: Int64) -> Int64:
 
 
 #: For functions of one row that kernels call for every row: called and not inlined, `find` takes 45 ns, not
-#: 8. What runs for few rows stays a call: inlined, it slows the rest of the loop.
-row_jit = nb.njit(cache=True, nogil=True, boundscheck=False, forceinline=True)
+#: 8. What runs for few rows stays a call (`row_call`): inlined, it slows the rest of the loop. Both allocate
+#: nothing and so go without numba's reference counts, which it leaves in some loops for every array of every
+#: call: these took half of a kernel's time.
+_ROW: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "_nrt": False}
+row_call = nb.njit(**_ROW)
+row_jit = nb.njit(**_ROW, forceinline=True)
 
 
 @row_jit
@@ -137,7 +141,7 @@ def find(table, keys, words, i):
     return np.int64(-1)
 
 
-@jit
+@row_call
 def erase(table, keys, free, spare, id_):
     """Remove a live entry. Followers in its probe chain move back, so that no tombstone is left."""
     mask = table.shape[0] - 1
@@ -177,55 +181,49 @@ def _lookup(table, keys, words, ids):
         ids[i] = find(table, keys, words, i)
 
 
-@row_jit
-def _enter(table, keys, free, spare, words, i, h):
-    """(entry id of row i, whose hash is h; whether it is new). Id -1: it is new and no entry is spare."""
-    mask = table.shape[0] - 1
-    at = h & mask
-    while table[at] != _EMPTY:
-        if table[at] >> _ID_BITS == h:
-            id_ = table[at] & _ID_MASK
-            if same_row(keys, id_, words, i):
-                return id_, False
-        at = (at + 1) & mask
-    if spare[0] == 0:
-        return np.int64(-1), True
-    spare[0] -= 1
-    id_ = free[spare[0]]
-    table[at] = h << _ID_BITS | id_
-    for c in range(words.shape[1]):
-        keys[id_, c] = words[i, c]
-    return id_, True
-
-
 @jit
 def _upsert(table, keys, free, spare, words, ids, fresh, counts):
     """Go on at row counts[0] until all rows have ids or no entry is spare; counts[1] new ids so far.
 
     The hashes of a block of rows are made first, and the places that they name are read: so the memory behind
-    them is fetched for many rows at once, instead of waiting for one after the other.
+    them is fetched for many rows at once, instead of waiting for one after the other. Nothing that the loop
+    changes for every row is kept in an array, and no part of it is a function: either doubles its time.
     """
-    i, new = counts[0], counts[1]
-    mask = table.shape[0] - 1
+    i, new, left = counts[0], counts[1], spare[0]
+    rows, mask = words.shape[0], table.shape[0] - 1
     hashes = np.empty(_BLOCK, np.int64)
-    while i < words.shape[0]:
-        first, end = i, min(i + _BLOCK, words.shape[0])
+    full = False
+    while i < rows and not full:
+        first, end = i, min(i + _BLOCK, rows)
         fetched = np.int64(0)
         for row in range(first, end):
             hashes[row - first] = hash_row(words, row)
-            fetched ^= table[hashes[row - first] & mask]
+            fetched += table[hashes[row - first] & mask]
         counts[2] = fetched
         while i < end:
-            id_, is_new = _enter(table, keys, free, spare, words, i, hashes[i - first])
+            h = hashes[i - first]
+            id_, at = np.int64(-1), h & mask
+            entry = table[at]
+            while entry != _EMPTY:
+                if entry >> _ID_BITS == h and same_row(keys, entry & _ID_MASK, words, i):
+                    id_ = entry & _ID_MASK
+                    break
+                at = (at + 1) & mask
+                entry = table[at]
             if id_ < 0:
-                counts[0], counts[1] = i, new
-                return
-            if is_new:
+                if left == 0:
+                    full = True
+                    break
+                left -= 1
+                id_ = free[left]
+                table[at] = h << _ID_BITS | id_
+                for c in range(words.shape[1]):
+                    keys[id_, c] = words[i, c]
                 fresh[new] = id_
                 new += 1
             ids[i] = id_
             i += 1
-    counts[0], counts[1] = i, new
+    counts[0], counts[1], spare[0] = i, new, left
 
 
 @jit

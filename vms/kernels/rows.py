@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from vms.kernels.hashing import jit
-from vms.kernels.keys import row_jit
+from vms.kernels.keys import row_call, row_jit
 from vms.model.changes import DELETE_COLUMN, DELETE_ROW, DELETE_VERSION, PUT, UNDECODABLE
 
 #: Fields of a row's state: bits of the cells that exist; the highest timestamp of any change; the highest
@@ -96,19 +96,23 @@ def start_rows(rows, ids, ts, null_mask):
 
 
 @row_jit
-def _put(rows, id_, named, values, i, bits, offsets):
-    """Set the named cells from row i of `values`."""
+def _put(rows, id_, named, values, i, bits, offsets, read):
+    """Set the named cells from row i of `values`; `read` are the bits of all columns that are read."""
     rows[id_, PRESENT] |= named
-    last, mask = rows.shape[1] - 1, values.shape[1] - 1
-    for r in range(bits.shape[0]):
-        if (named >> bits[r]) & 1:
-            for c in range(offsets[r], offsets[r + 1]):
-                rows[id_, VALUES + c] = values[i, c]
-            bit = np.int64(1) << r
-            rows[id_, last] = (rows[id_, last] & ~bit) | (values[i, mask] & bit)
+    if named & read == read:
+        for c in range(values.shape[1]):
+            rows[id_, VALUES + c] = values[i, c]
+    else:
+        last, mask = rows.shape[1] - 1, values.shape[1] - 1
+        for r in range(bits.shape[0]):
+            if (named >> bits[r]) & 1:
+                for c in range(offsets[r], offsets[r + 1]):
+                    rows[id_, VALUES + c] = values[i, c]
+                bit = np.int64(1) << r
+                rows[id_, last] = (rows[id_, last] & ~bit) | (values[i, mask] & bit)
 
 
-@jit
+@row_call
 def _delete_columns(rows, id_, named, bits, offsets):
     rows[id_, PRESENT] &= ~named
     last = rows.shape[1] - 1
@@ -124,19 +128,24 @@ def apply_changes(rows, mark, ids, rereads, kinds, ts, named, values, bits, offs
     """Apply the changes in order; the first `rereads` are rows as the store gave them, each the whole truth.
 
     A re-read row ignores the other changes of the batch except for their timestamps. `touched` gets the id of
-    every row once and `old` its state before. Returns (rows touched, position of a change that is neither
-    decided nor of a re-read row, or -1). Read column r is the cell of bit `bits[r]` and has the value words
-    from offsets[r] to offsets[r + 1]. `mark` is all zero before and after.
+    every row once and `old` its state before (values only where it was there). Returns (rows touched, position
+    of a change that is neither decided nor of a re-read row, or -1). Read column r is the cell of bit `bits[r]`
+    and has the value words from offsets[r] to offsets[r + 1]. `mark` is all zero before and after.
     """
     null_mask = (np.int64(1) << bits.shape[0]) - 1
+    read = np.int64(0)
+    for r in range(bits.shape[0]):
+        read |= np.int64(1) << bits[r]
     count = 0
     for i in range(ids.shape[0]):
         id_, kind = ids[i], kinds[i]
         if mark[id_] == 0:
             mark[id_] = 1
             touched[count] = id_
-            for c in range(rows.shape[1]):
-                old[count, c] = rows[id_, c]
+            old[count, PRESENT], old[count, BAD] = rows[id_, PRESENT], rows[id_, BAD]
+            if rows[id_, PRESENT] != 0:
+                for c in range(VALUES, rows.shape[1]):
+                    old[count, c] = rows[id_, c]
             count += 1
         if i < rereads or mark[id_] == 2:
             mark[id_] = 2
@@ -152,7 +161,7 @@ def apply_changes(rows, mark, ids, rereads, kinds, ts, named, values, bits, offs
             if is_delete(kind):
                 rows[id_, DELETE_TS] = ts[i]
         if kind == PUT:
-            _put(rows, id_, named[i], values, i, bits, offsets)
+            _put(rows, id_, named[i], values, i, bits, offsets, read)
         elif kind == DELETE_COLUMN:
             _delete_columns(rows, id_, named[i], bits, offsets)
         else:
