@@ -84,7 +84,10 @@ class Clustered:
         self._change_ring(needed, mine, claims)
         wanted = mine & (needed | self._wanted_ring())
         if record.committed and len(wanted) > self._info.room and self._somebody_has_room(claims):
-            wanted.discard(max(wanted))
+            surplus = max(wanted)
+            wanted.discard(surplus)
+            if surplus not in hosted:
+                self._membership.release(surplus)
         return wanted
 
     def _needed(self, record: Record) -> set[str]:
@@ -98,13 +101,13 @@ class Clustered:
         return set(self._coordination.ring(newest).members) if newest else set()
 
     def _claim_homeless(self, homeless: set[str]) -> set[str]:
-        """Claim members of dead managers whose log is here, each by whoever hosts least."""
+        """Claim members of dead managers whose log is here, each by whoever has most room."""
         if not self._info.log or not homeless:
             return set()
         logs = self._membership.members()
         reachable = sorted(m for m in homeless if logs.get(m) == self._info.log)
         managers = [m for m in self._membership.managers().values() if m.log == self._info.log and not m.draining]
-        load = {m.id: len(m.members) for m in managers}
+        load = {m.id: len(m.members) - m.room for m in managers}
         taken = set()
         for member in reachable:
             home = min(load, key=lambda id_: (load[id_], id_), default=self._info.id)
