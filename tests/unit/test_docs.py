@@ -67,7 +67,7 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").split("\n")]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/sql.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/sql.md", "docs/view-tables.md"])
 def test_examples_run_and_print_what_is_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = examples(ROOT / name)

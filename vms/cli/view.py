@@ -89,8 +89,24 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
 @click.argument("select", required=False)
 @click.option("-f", "--file", type=_FILE, metavar="FILE", help="Read the SELECT from this file (- is standard input).")
 @click.option("--if-not-exists", is_flag=True, help="Leave a view of that name as it is.")
+@click.option(
+    "--layout", type=click.Choice(["columns", "packed"]), default="columns", show_default=True,
+    help="One cell for each value of a row, or one msgpack cell for all: faster to write, less plain to read.",
+)  # fmt: skip
+@click.option(
+    "--encoding", type=click.Choice(["phoenix", "bytes", "text"]), default="phoenix", show_default=True,
+    help="How the values of a row are written, one in a cell.",
+)  # fmt: skip
 @click.pass_obj
-def create(settings: Settings, name: str, select: str | None, file: Path | None, if_not_exists: bool) -> None:
+def create(
+    settings: Settings,
+    name: str,
+    select: str | None,
+    file: Path | None,
+    if_not_exists: bool,
+    layout: str,
+    encoding: str,
+) -> None:
     """Declare a view and wait until it is complete, whatever its tables hold already.
 
     Whether a SELECT can be a view, and how it would be maintained, is told by: vms explain "SELECT ..."
@@ -99,12 +115,15 @@ def create(settings: Settings, name: str, select: str | None, file: Path | None,
     Examples:
       vms view create totals "SELECT shop, sum(price) AS total FROM sales GROUP BY shop"
       vms view create totals --file totals.sql
+      vms view create totals --file totals.sql --layout packed
     """
     if (select is None) == (file is None):
         raise click.UsageError("give the SELECT as an argument, or a file with --file")
 
     import vms
     from vms.manager.script import statements
+    from vms.model.catalog import Layout, ViewForm
+    from vms.model.table import Encoding
 
     names = statements(name)
     declared = names[0].name("a view") if names else ""
@@ -116,7 +135,7 @@ def create(settings: Settings, name: str, select: str | None, file: Path | None,
             click.echo(f"view {declared} is there already: left as it is")
             return
         with query.located():
-            plan = db.create_view(declared, query.sql)
+            plan = db.create_view(declared, query.sql, ViewForm(Layout(layout), Encoding(encoding)))
     click.echo("; ".join([f"view {declared} created", *plan.notes]))
 
 
@@ -278,6 +297,7 @@ def _write(found: dict[str, Any]) -> None:
             "view": found["view"],
             "rows": found["rows"],
             "tables": ", ".join(found["tables"]),
+            "cells": found["encoding"] if found["layout"] == "columns" else "all values of a row in one",
             "memory": f"{size(found['memory_bytes'])} with what it shares",
             "failing rows": found["failing_rows"] or "none",
         },

@@ -19,7 +19,7 @@ from vms.manager.backend import Backend, EmbeddedBackend
 from vms.manager.gaps import Gap, view_stopped
 from vms.manager.runtime import Runtime
 from vms.manager.watch import Watch
-from vms.model.catalog import Catalog, ViewDefinition
+from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
 from vms.model.changes import UNDECODABLE
 from vms.model.table import HIDDEN_KEY, BaseTable
 from vms.model.token import Token
@@ -113,10 +113,10 @@ class Database:
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
         self.backend.drop_table(name)
 
-    def create_view(self, name: str, sql: str) -> ViewPlan:
+    def create_view(self, name: str, sql: str, form: ViewForm = USUAL_FORM) -> ViewPlan:
         """Register the view and wait until it is there, whatever its tables hold already."""
         before = self.catalog
-        after = before.with_view(name, sql)
+        after = before.with_view(name, sql, form)
         plan = self.runtime.programs.plan(before, name, sql)
         self.backend.check_view(after.views[name])
         self._coordination.change_catalog(before, after)
@@ -248,7 +248,7 @@ class View:
     def __init__(self, db: Database, definition: ViewDefinition) -> None:
         self._db, self.definition = db, definition
         self._plan = db.plan(definition.name)
-        self._layout = ViewLayout(self._plan.plan.outputs[definition.name])
+        self._layout = ViewLayout(self._plan.plan.outputs[definition.name], definition.form)
 
     @property
     def name(self) -> str:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from vms.errors import InvalidValue, SqlError
 from vms.manager.script import Cursor, quoted, statements
+from vms.model.catalog import USUAL_FORM, Layout, ViewForm
 from vms.model.table import HIDDEN_KEY, MARKER, BaseTable, Encoding, TableColumn
 from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, SqlType, decimal
 
@@ -38,6 +39,7 @@ _SIZED_TEXT = ("varchar", "char", "character")
 _DECIMALS = ("decimal", "numeric")
 _TYPES = "BOOLEAN, INTEGER, BIGINT, DECIMAL(p, s), DOUBLE, DATE, TIMESTAMP, VARCHAR"
 _OPTIONS = ("family", "encoding", "rows")
+_VIEW_OPTIONS = ("layout", "encoding")
 _FAMILY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _RESERVED = {
     HIDDEN_KEY: "it is the generated key of tables without PRIMARY KEY",
@@ -200,7 +202,17 @@ def _type(at: Cursor) -> SqlType:
     raise at.error(f"{at.shown()} is no type here; the types are {_TYPES}")
 
 
-def _options(at: Cursor) -> dict[str, str]:
+def read_view_form(at: Cursor) -> ViewForm:
+    """What WITH (...) says about how a view is stored; the usual form where there is none."""
+    offset = at.offset
+    options = _options(at, _VIEW_OPTIONS)
+    layout = Layout(options.get("layout", USUAL_FORM.layout.value))
+    if layout is Layout.PACKED and "encoding" in options:
+        raise at.error("a packed row has no encoding: it is msgpack; leave the option out", offset)
+    return ViewForm(layout, Encoding(options.get("encoding", USUAL_FORM.encoding.value)))
+
+
+def _options(at: Cursor, names: Sequence[str] = _OPTIONS) -> dict[str, str]:
     """What WITH (...) says, each value checked; empty where there is none."""
     options: dict[str, str] = {}
     if not at.accept("with"):
@@ -209,9 +221,9 @@ def _options(at: Cursor) -> dict[str, str]:
     while True:
         offset = at.offset
         option = at.name("an option")
-        if option not in _OPTIONS:
+        if option not in names:
             raise at.error(
-                f"no option is named {option}{_near(option, _OPTIONS)}; there are {', '.join(_OPTIONS)}",
+                f"no option is named {option}{_near(option, names)}; there are {', '.join(names)}",
                 offset,
             )
         if option in options:
@@ -231,9 +243,9 @@ def _option_value(at: Cursor, option: str) -> str:
     value = at.string(f"the {option}")
     if option == "family" and not _FAMILY.fullmatch(value):
         raise at.error(f"'{value}' cannot be a column family: use letters, digits, '_', '-' and '.'", offset)
-    if option == "encoding" and value not in {e.value for e in Encoding}:
-        known = [e.value for e in Encoding]
-        raise at.error(f"there is no encoding '{value}'{_near(value, known)}; use one of {', '.join(known)}", offset)
+    known = {"encoding": [e.value for e in Encoding], "layout": [x.value for x in Layout]}.get(option, [value])
+    if value not in known:
+        raise at.error(f"there is no {option} '{value}'{_near(value, known)}; use one of {', '.join(known)}", offset)
     return value
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vms.manager.ddl import create_statement
 from vms.manager.status import table_status, view_status
+from vms.model.catalog import Layout
 from vms.plan.plan import Output
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def view_details(db: Database, name: str) -> dict[str, Any]:
             {"name": f.name, "type": str(f.type), "nullable": f.nullable, "key": f.name in key} for f in plan.fields
         ],
         **view_status(db, name),
+        "layout": view.form.layout.value,
+        "encoding": view.form.encoding.value if view.form.layout is Layout.COLUMNS else None,
         "notes": list(plan.notes),
         "sql": view.sql,
     }

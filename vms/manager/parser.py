@@ -6,8 +6,9 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vms.manager.ddl import read_table
+from vms.manager.ddl import read_table, read_view_form
 from vms.manager.script import Cursor, Piece, Query, quoted, statements
+from vms.model.catalog import USUAL_FORM, ViewForm
 from vms.model.table import BaseTable
 
 
@@ -28,6 +29,7 @@ class CreateView:
     name: str
     query: Query
     if_not_exists: bool
+    form: ViewForm = USUAL_FORM
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,9 @@ def _create_view(at: Cursor) -> Statement:
     name = at.name("a view")
     if at.word() == "(":
         raise at.error("a view takes its column names from its SELECT; give them there with AS")
+    form = read_view_form(at)
     at.expect("as", where=f"after the view's name {name}")
-    return CreateView(name, _view_query(at, "after AS"), if_not_exists)
+    return CreateView(name, _view_query(at, "after AS"), if_not_exists, form)
 
 
 def _drop_table(at: Cursor) -> Statement:

@@ -109,7 +109,7 @@ def _create_view(db: Database, statement: CreateView) -> StatementResult:
     if statement.if_not_exists and name in db.catalog.views:
         return _done("CREATE VIEW", f"view {name} is there already: left as it is")
     with statement.query.located():
-        plan = db.create_view(name, statement.query.sql)
+        plan = db.create_view(name, statement.query.sql, statement.form)
     return _done("CREATE VIEW", "; ".join([f"view {name} created", *plan.notes]))
 
 

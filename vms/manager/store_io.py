@@ -80,7 +80,7 @@ def write_views(store: KVStore, catalog: Catalog, plan: MaintenancePlan, effect:
     for name, changed in effect.views.items():
         if name not in catalog.views or not (len(changed.puts) or len(changed.deletes)):
             continue
-        layout = ViewLayout(plan.outputs[name])
+        layout = ViewLayout(plan.outputs[name], catalog.views[name].form)
         try:
             store.mutate(catalog.views[name].table(effect.generation), layout.mutations(changed, effect.epoch, pool))
         except TableMissing:

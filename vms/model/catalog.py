@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import msgpack
 
 from vms.errors import AlreadyExists, UnknownName, UserError
-from vms.model.table import BaseTable
+from vms.model.table import BaseTable, Encoding
+
+
+class Layout(Enum):
+    """How the values of a view's row become cells (vms/viewtable/cells.py): one each, or all in one."""
+
+    COLUMNS = "columns"
+    PACKED = "packed"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewForm:
+    """How a view is written into its table. `encoding` is that of its cells; packed ones have their own."""
+
+    layout: Layout = Layout.COLUMNS
+    encoding: Encoding = Encoding.PHOENIX
+
+
+USUAL_FORM = ViewForm()
 
 
 @dataclass(frozen=True)
@@ -18,6 +37,7 @@ class ViewDefinition:
     name: str
     sql: str
     created: int
+    form: ViewForm = USUAL_FORM
 
     def table(self, generation: int) -> str:
         """The name of its view table in one generation; never used again after the view is dropped."""
@@ -63,9 +83,9 @@ class Catalog:
         left = {n: t for n, t in self.tables.items() if n != name}
         return replace(self, version=self.version + 1, tables=left)
 
-    def with_view(self, name: str, sql: str) -> Catalog:
+    def with_view(self, name: str, sql: str, form: ViewForm = USUAL_FORM) -> Catalog:
         self._free(name)
-        view = ViewDefinition(name, sql, self.version + 1)
+        view = ViewDefinition(name, sql, self.version + 1, form)
         return replace(self, version=self.version + 1, views={**self.views, name: view})
 
     def without_view(self, name: str) -> Catalog:
@@ -91,7 +111,9 @@ class Catalog:
             {
                 "version": self.version,
                 "tables": [t.to_dict() for t in self.tables.values()],
-                "views": [[v.name, v.sql, v.created] for v in self.views.values()],
+                "views": [
+                    [v.name, v.sql, v.created, v.form.layout.value, v.form.encoding.value] for v in self.views.values()
+                ],
             }
         )
 
@@ -99,5 +121,10 @@ class Catalog:
     def from_bytes(data: bytes) -> Catalog:
         d = msgpack.unpackb(data)
         tables = [BaseTable.from_dict(t) for t in d["tables"]]
-        views = [ViewDefinition(*v) for v in d["views"]]
+        views = [_view(*v) for v in d["views"]]
         return Catalog(d["version"], {t.name: t for t in tables}, {v.name: v for v in views})
+
+
+def _view(name: str, sql: str, created: int, layout: str = "columns", encoding: str = "bytes") -> ViewDefinition:
+    """Version 0.1 kept no form: it wrote columns in the encoding of HBase's Bytes."""
+    return ViewDefinition(name, sql, created, ViewForm(Layout(layout), Encoding(encoding)))

@@ -1,9 +1,8 @@
 """How a view is stored in a table of the key-value store (design section 6).
 
-Row key: order-preserving encoding of the view's key columns (a grand total has one row, `total`). One cell a
-column, in family `v`, in the encoding of HBase's Bytes class; a NULL has no cell. Every row has the marker
-cell, so that a row of NULLs exists. A key that is too long for a row key is cut, told apart by a digest, and
-stands whole in a cell. Cell timestamp = epoch: a read below E + 1 is a read as of epoch E.
+Row key: order-preserving encoding of the view's key columns (a grand total has one row, `total`). The other columns
+are cells of family `v` (vms/viewtable/cells.py). A key that is too long for a row key is cut, told apart by a digest,
+and stands whole in a cell. Cell timestamp = epoch: a read below E + 1 is a read as of epoch E.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import pyarrow as pa
 
 from vms.maintenance.messages import ViewRows
 from vms.model.arrow import from_column
+from vms.model.catalog import USUAL_FORM, ViewForm
 from vms.model.changes import DELETE_ROW, Changes
-from vms.model.encoding import decode_column, encode_column
 from vms.model.rowkey import decode_keys, encode_keys
-from vms.model.table import MARKER, Encoding
+from vms.model.table import MARKER
 from vms.model.text import TextPool
 from vms.plan.plan import Node, Output
 from vms.store.base import Cell, Family, Mutation, Row
+from vms.viewtable.cells import FAMILY, row_cells
 
-FAMILY = "v"
 #: Versions kept of each cell: epochs that may be issued during the longest consistent read, plus 2. Not higher,
 #: because every version slows scans (measured on HBase: 1 version 237k, 10 146k, 100 41k rows/s).
 VERSIONS = 32
@@ -40,19 +39,18 @@ _WHOLE_KEY = "_key"
 #: No column of a view can have these names.
 RESERVED = (MARKER, _WHOLE_KEY, CHANGE)
 _TOTAL = b"total"
-_MARKER = f"{FAMILY}:{MARKER}".encode()
 _KEY = f"{FAMILY}:{_WHOLE_KEY}".encode()
 
 
 class ViewLayout:
     """Rows of one view to mutations and back."""
 
-    def __init__(self, output: Node) -> None:
+    def __init__(self, output: Node, form: ViewForm = USUAL_FORM) -> None:
         assert isinstance(output.spec, Output)
         self.fields, self.bag = output.fields, output.spec.bag
         self._key = output.spec.key
         self._values = [i for i in range(len(output.fields)) if i not in self._key]
-        self._columns = {i: f"{FAMILY}:{output.fields[i].name}".encode() for i in self._values}
+        self._cells = row_cells(form, [output.fields[i] for i in self._values])
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,22 +67,14 @@ class ViewLayout:
         return encode_keys(types, arrays, nullable=[True] * len(types))
 
     def mutations(self, changed: ViewRows, epoch: int, pool: TextPool) -> list[Mutation]:
-        """One mutation a row. Columns that are NULL now vanish by a delete one millisecond before the epoch."""
+        """One mutation a row."""
         puts = changed.puts
-        encoded = []
-        for i in self._values:
-            array = from_column(self.fields[i].type, puts.columns[i], pool)
-            values = encode_column(Encoding.BYTES, self.fields[i].type, array)
-            encoded.append([None if v is None else Cell(self._columns[i], epoch, value=v) for v in values])
-        marker = Cell(_MARKER, epoch)
-        clear = Cell(f"{FAMILY}:".encode(), epoch - 1, DELETE_ROW)
+        arrays = [from_column(self.fields[i].type, puts.columns[i], pool) for i in self._values]
         mutations = []
-        for key, *cells in zip(self.keys(puts, pool), *encoded):
-            present = tuple(c for c in cells if c is not None)
-            first = (marker,) if len(present) == len(cells) else (clear, marker)
+        for key, cells in zip(self.keys(puts, pool), self._cells.encode(arrays, len(puts), epoch)):
             if len(key) > LONGEST_KEY:
-                first = (*first, Cell(_KEY, epoch, value=key))
-            mutations.append(Mutation(_row(key), (*first, *present)))
+                cells = (*cells, Cell(_KEY, epoch, value=key))
+            mutations.append(Mutation(_row(key), cells))
         gone = (Cell(f"{FAMILY}:".encode(), epoch, DELETE_ROW),)
         mutations += [Mutation(_row(key), gone) for key in self.keys(changed.deletes, pool)]
         return mutations
@@ -107,10 +97,7 @@ class ViewLayout:
             whole_keys = [cells[_KEY].value if _KEY in cells else row for row, cells in read]
             keys = decode_keys(types, whole_keys, nullable=[True] * len(types))
             arrays.update(zip(self._key, keys))
-        for i, column in self._columns.items():
-            cells = [cells.get(column) for _, cells in read]
-            values = [None if c is None else c.value for c in cells]
-            arrays[i], _ = decode_column(Encoding.BYTES, self.fields[i].type, values)
+        arrays.update(zip(self._values, self._cells.decode([cells for _, cells in read])))
         names = [f.name for f in self.fields]
         whole = pa.Table.from_arrays([arrays[i] for i in range(len(self.fields))], names=names)
         if not self.bag:
@@ -122,9 +109,7 @@ class ViewLayout:
         """How many rows `table` would give."""
         if not self.bag:
             return sum(1 for _ in rows)
-        last = len(self.fields) - 1
-        values = [cells[self._columns[last]].value for _, cells in rows]
-        counts, _ = decode_column(Encoding.BYTES, self.fields[last].type, values)
+        counts = self._cells.decode_one([cells for _, cells in rows], len(self._values) - 1)
         return int(counts.to_numpy().sum())
 
 

@@ -1,0 +1,82 @@
+"""View tables are plain HBase tables: read with happybase, and with HBase's own Java client."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import happybase
+import msgpack
+import pytest
+
+import vms
+from vms.devcluster.cluster import DevCluster
+from vms.store.base import Cell, Mutation
+from vms.store.hbase import HBaseStore
+from vms.store.java import hbase_jars, java
+from vms.viewtable.layout import FAMILIES
+
+ROWS = """
+CREATE TABLE t (k BIGINT PRIMARY KEY, n BIGINT, i INTEGER, p DECIMAL(9, 2), s VARCHAR);
+INSERT INTO t VALUES (-1, -5, 7, -12.50, 'ü'), (2, 9, -7, 0.01, NULL)
+"""
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[vms.Database]:
+    with vms.connect(f"embedded:{tmp_path}") as db:
+        db.sql(ROWS)
+        yield db
+
+
+def copied(db: vms.Database, hbase: HBaseStore, name: str, select: str, form: str) -> int:
+    """A view as it is written, in a table of HBase with the settings of view tables; returns its epoch."""
+    db.sql(f"CREATE MATERIALIZED VIEW v WITH ({form}) AS {select}")
+    hbase.create_table(name, FAMILIES)
+    table = db.catalog.views["v"].table(db.runtime.readable.point.generation)
+    for row, cells in db.store.scan(table):
+        hbase.mutate(name, [Mutation(row, tuple(Cell(c, v.ts, value=v.value) for c, v in cells.items()))])
+    return db.runtime.readable.point.epoch
+
+
+def scanned(up: DevCluster, name: str, epoch: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    connection = happybase.Connection("127.0.0.1", up.ports.thrift)
+    found = list(connection.table(name).scan(timestamp=epoch + 1))
+    connection.close()
+    return found
+
+
+def test_happybase_reads_a_view(up: DevCluster, hbase: HBaseStore, name: str, db: vms.Database) -> None:
+    epoch = copied(db, hbase, name, "SELECT k, n, s FROM t", "encoding = 'phoenix'")
+    found = scanned(up, name, epoch)
+    flipped = [struct.unpack(">Q", row[-8:])[0] - 2**63 for row, _ in found]
+    assert flipped == [-1, 2]
+    assert [struct.unpack(">Q", cells[b"v:n"])[0] - 2**63 for _, cells in found] == [-5, 9]
+    assert [cells.get(b"v:s", b"").decode() for _, cells in found] == ["ü", ""]
+    assert all(cells[b"v:_0"] == b"" for _, cells in found)
+    assert scanned(up, name, 1) == []
+
+
+def test_happybase_reads_a_packed_view(up: DevCluster, hbase: HBaseStore, name: str, db: vms.Database) -> None:
+    epoch = copied(db, hbase, name, "SELECT k, n, p, s FROM t", "layout = 'packed'")
+    found = [msgpack.unpackb(cells[b"v:_row"]) for _, cells in scanned(up, name, epoch)]
+    assert found == [[-5, "-12.50", "ü"], [9, "0.01", None]]
+
+
+def test_java_reads_views(up: DevCluster, hbase: HBaseStore, name: str, db: vms.Database) -> None:
+    copied(db, hbase, f"{name}_1", "SELECT k, n, s FROM t", "encoding = 'phoenix'")
+    db.sql("DROP MATERIALIZED VIEW v")
+    epoch = copied(db, hbase, f"{name}_2", "SELECT k, p, i FROM t", "encoding = 'bytes'")
+    assert _java(up, [f"{name}_1", f"{name}_2"], epoch) == ["-1 -5 ü", "2 9 null", "-1 -12.50 7", "2 0.01 -7"]
+
+
+def _java(up: DevCluster, tables: list[str], epoch: int) -> list[str]:
+    settings = [f"{key}={value}" for key, value in up.address.client_settings.items()]
+    source = Path(__file__).with_name("ReadView.java")
+    flags = ["-Dfile.encoding=UTF-8", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command = [java(), *flags, "-cp", f"{hbase_jars(print)}/*", str(source), ",".join(tables), str(epoch)]
+    done = subprocess.run([*command, *settings], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
