@@ -10,10 +10,10 @@ from decimal import Context, Decimal
 from vms.model.order import SortKey
 from vms.model.types import Kind, SqlType
 from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref
-from vms.plan.functions import ARITHMETIC, COMPARISONS, CONNECTIVES, NULL_TESTS, PATTERNS
+from vms.plan.functions import ARITHMETIC, BITS, COMPARISONS, CONNECTIVES, NULL_TESTS, PATTERNS
 from vms.plan.plan import Aggregate, Field, Frame, TopK, WindowCall
 
-_INFIX = {**ARITHMETIC, **COMPARISONS, **CONNECTIVES, **PATTERNS}
+_INFIX = {**ARITHMETIC, **BITS, **COMPARISONS, **CONNECTIVES, **PATTERNS}
 _PLAIN = re.compile(r"[\w.#]+|[\w.]+\(.*\)")
 _EPOCH = datetime.datetime(1970, 1, 1)
 

@@ -37,10 +37,12 @@ _SETTINGS = {
     "datafusion.execution.target_partitions": "1",
 }
 #: Equal parts of expressions are found when they are evaluated; taken out here, they only add projections.
-#: A limit stays where the text has it, so that the order that it belongs to can be told.
+#: A limit stays where the text has it, so that the order that it belongs to can be told; so does DISTINCT in an
+#: aggregate, which is the same to us wherever it stands (vms/plan/aggregates.py).
 _RULES_LEFT_OUT = (
     "common_sub_expression_eliminate",
     "push_down_limit",
+    "single_distinct_aggregation_to_group_by",
 )
 
 
@@ -74,6 +76,7 @@ def plan_view(
     optimised = _optimised(context, sql, tables)
     try:
         _refuse_null_aware(optimised)
+        _refuse_lone_set(optimised)
         windows = read_calls(optimised)
         read = read_plan(_exported(optimised, context), tables, _counted(sql), windows)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
@@ -131,6 +134,18 @@ def _refuse_null_aware(optimised: LogicalPlan) -> None:
     """NOT IN tells NULL from false; the export does not say where."""
     if any(line.endswith(" null_aware") for line in optimised.display_indent().splitlines()):
         raise Refused("NOT IN (SELECT ...) where NULLs may occur", "write NOT EXISTS", "not in ( select", "not")
+
+
+def _refuse_lone_set(optimised: LogicalPlan) -> None:
+    """GROUPING SETS with one set has a column more than GROUP BY, and the export does not say which of them it is."""
+    for _, *after in (line.split("groupBy=[[GROUPING SETS (") for line in optimised.display_indent().splitlines()):
+        depth = 0
+        for i, c in enumerate(after[0] if after else ""):
+            depth += {"(": 1, ")": -1}.get(c, 0)
+            if not depth:
+                if after[0].startswith(")]]", i + 1):
+                    raise Refused("GROUPING SETS with one set", "write GROUP BY", "grouping sets")
+                break
 
 
 def _counted(sql: str) -> Counted:

@@ -36,6 +36,13 @@ COMPARISONS = {
     "is_distinct_from": "IS DISTINCT FROM",
     "is_not_distinct_from": "IS NOT DISTINCT FROM",
 }
+BITS = {
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "BITXOR",
+    "bitwise_shift_left": "<<",
+    "bitwise_shift_right": ">>",
+}
 CONNECTIVES = {"and": "AND", "or": "OR"}
 NULL_TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
 PATTERNS = {"like": "LIKE", "ilike": "ILIKE"}
@@ -74,11 +81,15 @@ DATE_UNITS = frozenset(
     ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 )
 SUPPORTED = frozenset(
-    {*ARITHMETIC, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, *_FIRST_KNOWN, *_TEXT}
+    {*ARITHMETIC, *BITS, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, *_FIRST_KNOWN, *_TEXT}
     | {"negate", "not", "date_part", "date_trunc", "add_interval", "add_seconds"}
 )
 #: Aggregate functions of `plan.Aggregate`.
-AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
+VARIANCES = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
+TRUTHS = frozenset({"bool_and", "bool_or"})
+#: Those that are made from sums.
+SUMMED = frozenset({"sum", "avg", *VARIANCES, *TRUTHS})
+AGGREGATES = frozenset({"count", "min", "max", *SUMMED})
 #: Functions whose result is never NULL, whatever their arguments are.
 _NEVER_NULL = frozenset({*NULL_TESTS, "is_distinct_from", "is_not_distinct_from", "concat"})
 
@@ -99,6 +110,8 @@ def result_type(function: str, args: Sequence[SqlType]) -> SqlType | None:
         if kinds == {Kind.DATE}:
             return BIGINT if function == "subtract" else None
         return args[0] if same and args[0].kind in _NUMBERS else None
+    if function in BITS and len(args) == 2:
+        return args[0] if same and args[0].kind in _INTEGERS else None
     if function in COMPARISONS and len(args) == 2:
         return BOOLEAN if same else None
     if function in CONNECTIVES and len(args) >= 2:
@@ -169,6 +182,10 @@ def aggregate_type(function: str, arg: SqlType | None) -> SqlType | None:
         if arg.kind is Kind.DECIMAL:
             return decimal(min(arg.precision + 4, MAX_PRECISION), min(arg.scale + 4, MAX_PRECISION))
         return SqlType(Kind.DOUBLE) if arg.kind in _NUMBERS else None
+    if function in VARIANCES:
+        return DOUBLE if arg.kind in _NUMBERS and not arg.wide else None
+    if function in TRUTHS:
+        return BOOLEAN if arg.kind is Kind.BOOLEAN else None
     return None
 
 

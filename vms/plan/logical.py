@@ -2,7 +2,7 @@
 
 `Source`, `Selection`, `Projection`, `Join`, `Union`, `Repetition`, `TopK` and `Window` are those of the plan.
 `Match` is a join whose condition is not yet split into keys, `Group` an aggregation not yet split into its local and
-its final half.
+its final half, `Whole` a relation of which all columns are wanted.
 """
 
 from __future__ import annotations
@@ -53,11 +53,16 @@ class Nothing:
     """One row without columns: what a SELECT without FROM reads. No plan holds it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The input with all of its columns: those who read different ones of it read one and the same relation."""
+
+
 @dataclass(frozen=True)
 class Rel:
     """One relation: what it does, what it reads, and its columns."""
 
-    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window | Nothing
+    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window | Nothing | Whole
     inputs: tuple[Rel, ...]
     fields: tuple[Field, ...]
 

@@ -111,7 +111,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate call: count (no arg: count(*)), sum, avg, min, max. `arg` is a column of the input."""
+    """One aggregate call, of `vms.plan.functions.AGGREGATES`. `arg` is a column of the input (none: count(*))."""
 
     function: str
     arg: int | None

@@ -41,7 +41,6 @@ class _Rule:
 
 
 _NAMES_FOLLOW = (".", "as")
-_SPLIT = "create one view for each grouping"
 _CHANGING = "its value changes while no base row does; keep the value in a column and compare with that"
 _CHANGING_CALLS = (
     "now",
@@ -59,14 +58,9 @@ _CHANGING_WORDS = ("current_date", "current_time", "current_timestamp", "localti
 _RULES = (
     _Rule(("explain",), "EXPLAIN", "a view is defined by exactly one SELECT"),
     _Rule(("with", "recursive"), "a recursive query", "join a fixed number of times"),
-    _Rule(("select", "distinct", "on"), "DISTINCT ON", "use GROUP BY with min or max"),
-    _Rule(("(", "distinct"), "DISTINCT in an aggregate", "aggregate a subquery in FROM that has a GROUP BY", 1),
     _Rule(("fetch",), "FETCH", "write LIMIT"),
-    _Rule(("grouping", "sets"), "GROUPING SETS", _SPLIT),
-    _Rule(("rollup", "("), "ROLLUP", _SPLIT),
-    _Rule(("cube", "("), "CUBE", _SPLIT),
     _Rule(("unnest", "("), "UNNEST", "keep the values as rows of a table and join it"),
-    _Rule(("similar", "to"), "SIMILAR TO", "use LIKE"),
+    _Rule(("similar", "to"), "SIMILAR TO", "use LIKE or regexp_like"),
     # DataFusion reads these and does nothing about them
     _Rule(("tablesample",), "TABLESAMPLE", "select by a column"),
     _Rule(("prewhere",), "PREWHERE", "write WHERE"),

@@ -15,6 +15,7 @@ from vms.plan.join_keys import with_keys
 from vms.plan.logical import (
     Group,
     Rel,
+    Whole,
     moved,
     pick,
     project,
@@ -63,6 +64,10 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
             kept = sorted(needed)
             sides = [(_prune(side, needed)) for side in rel.inputs]
             return union([pick(side, [places[i] for i in kept]) for side, places in sides]), _positions(kept)
+        case Whole():
+            every = range(rel.width)
+            below, places = _prune(rel.input, set(every))
+            return pick(below, [places[i] for i in every]), _positions(list(every))
         case Group():
             return _prune_group(rel, spec, needed)
         case Join():

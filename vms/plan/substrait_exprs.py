@@ -27,8 +27,9 @@ _MICROSECONDS, _NANOSECONDS = 6, 9
 _TIMESTAMPS = (_MICROSECONDS, _NANOSECONDS)
 _SECOND = 1_000_000
 
-#: How DataFusion marks an unsigned integer, which no SQL type of ours is.
+#: How DataFusion marks an unsigned integer. No SQL type of ours is one, but GROUPING() is made with such constants.
 _UNSIGNED = 1
+_UNSIGNED_LITERALS = {"i8": INTEGER, "i16": INTEGER, "i32": BIGINT, "i64": BIGINT}
 
 
 def read_type(t: Any) -> SqlType:
@@ -158,6 +159,8 @@ class ExprReader:
 
 def _literal(literal: Any) -> Literal:
     kind = literal.WhichOneof("literal_type")
+    if kind in _UNSIGNED_LITERALS and literal.type_variation_reference == _UNSIGNED:
+        return Literal(getattr(literal, kind), _UNSIGNED_LITERALS[kind])
     if kind in _LITERALS:
         return Literal(getattr(literal, kind), _LITERALS[kind])
     if kind == "decimal":

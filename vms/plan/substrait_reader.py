@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from substrait.algebra_pb2 import AggregateFunction, JoinRel, SetRel
+from substrait.algebra_pb2 import JoinRel, SetRel
 from substrait.algebra_pb2 import Rel as SubstraitRel
 from substrait.plan_pb2 import Plan
 
 from vms.errors import InternalError
 from vms.model.table import BaseTable
-from vms.model.types import BIGINT, Kind, SqlType
-from vms.plan.describe import describe_call
-from vms.plan.expr import Case, Cast, Expr, Literal
-from vms.plan.functions import AGGREGATES, aggregate_type, may_be_null
+from vms.plan.aggregates import read_aggregate
 from vms.plan.limits import projected, read_fetch
-from vms.plan.logical import NOTHING, Group, Rel, pair, pick, project, turned_pair, union
-from vms.plan.plan import Aggregate, Field, JoinKind, Source
+from vms.plan.logical import NOTHING, Rel, pair, pick, project, turned_pair, union
+from vms.plan.plan import Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.set_operations import Counted, as_set_operation
 from vms.plan.subqueries import Subqueries, select_with
@@ -95,7 +92,7 @@ class _Reader:
             case "cross":
                 rel = pair(self.read(x.left), self.read(x.right), None)
             case "aggregate":
-                rel = self._aggregate(x)
+                rel = read_aggregate(x, self._over(self.read(x.input)), self._exprs.function)
             case "sort":
                 self.ordered = True
                 rel = self.read(x.input)
@@ -169,69 +166,6 @@ class _Reader:
                 return counted
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
 
-    def _aggregate(self, x: Any) -> Rel:
-        """Group expressions and arguments become columns of a projection below."""
-        if len(x.groupings) > 1:
-            raise Refused(
-                "several groupings at once", "create one view for each grouping", "rollup", "cube", "grouping"
-            )
-        rel = self.read(x.input)
-        found = self._over(rel)
-        columns: list[Expr] = []
-
-        def column(e: Expr) -> int:
-            if e not in columns:
-                columns.append(e)
-            return columns.index(e)
-
-        keys = [found.read(e) for e in x.grouping_expressions]
-        if x.groupings:
-            keys = [keys[i] for i in x.groupings[0].expression_references]
-        group = tuple(column(e) for e in keys)
-        calls = tuple(self._call(m, rel.fields, found.read, column) for m in x.measures)
-        below = project(found.rel, columns)
-        fields = [below.fields[g] for g in group]
-        for c in calls:
-            fields.append(Field(describe_call(c, below.fields), c.type, c.function != "count"))
-        return Rel(Group(group, calls), (below,), tuple(fields))
-
-    def _call(
-        self, m: Any, fields: Sequence[Field], read: Callable[[Any], Expr], column: Callable[[Expr], int]
-    ) -> Aggregate:
-        name = self._exprs.function(m.measure.function_reference)
-        if name not in AGGREGATES:
-            known = ", ".join(sorted(AGGREGATES))
-            raise Refused(f"the aggregate function {name}", f"use one of {known}", name)
-        if m.measure.invocation == AggregateFunction.AGGREGATION_INVOCATION_DISTINCT:
-            raise Refused("DISTINCT in an aggregate", "group by the column in a view of its own", "distinct")
-        args = [read(a.value) for a in m.measure.arguments]
-        if len(args) > 1:
-            raise Refused(f"{name} with {len(args)} arguments", "aggregate one column at a time", name)
-        arg = args[0] if args else None
-        t = _typed(name, arg)
-        if name == "avg" and isinstance(arg, Cast) and arg.arg.type.kind in (Kind.INTEGER, Kind.BIGINT):
-            arg = arg.arg  # the mean of integers is made from their exact sum and rounded once
-        if m.HasField("filter"):
-            arg = _filtered(read(m.filter), arg)
-        if name == "count" and (arg is None or not may_be_null(arg, fields)):
-            return Aggregate("count", None, t)
-        if arg is None:
-            raise InternalError(f"the aggregate {name} has no argument")
-        return Aggregate(name, column(arg), t)
-
 
 def _no_table() -> Refused:
     return Refused("a SELECT that reads no table", "name a table in FROM", "values", "select")
-
-
-def _filtered(condition: Expr, arg: Expr | None) -> Expr:
-    """The argument of rows that pass FILTER, NULL for others: no aggregate counts a NULL."""
-    arg = Literal(1, BIGINT) if arg is None else arg
-    return Case(((condition, arg),), None, arg.type)
-
-
-def _typed(name: str, arg: Expr | None) -> SqlType:
-    t = aggregate_type(name, None if arg is None else arg.type)
-    if t is None:
-        raise Refused(f"{name} of {'*' if arg is None else arg.type}", "cast the argument to a number", name)
-    return t

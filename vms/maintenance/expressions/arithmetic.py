@@ -1,4 +1,4 @@
-"""add, subtract, multiply, negate: integers, decimals and doubles.
+"""add, subtract, multiply, negate: integers, decimals and doubles; integers bit by bit.
 
 Integers wrap around at 32 and 64 bits, as DataFusion's do. Decimals are exact: 64-bit arithmetic where the
 operands' bounds prove that nothing overflows, else 128 bits; a result of more than 38 digits fails.
@@ -21,6 +21,13 @@ _NARROW: dict[str, Callable[..., np.ndarray]] = {
     "subtract": np.subtract,
     "multiply": np.multiply,
 }
+_BITS: dict[str, Callable[..., np.ndarray]] = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "bitwise_shift_left": np.left_shift,
+    "bitwise_shift_right": np.right_shift,
+}
 _WIDE = {"add": wide.add, "subtract": wide.subtract, "multiply": wide.multiply}
 
 
@@ -29,6 +36,8 @@ def runner(e: Call) -> Run | None:
     op, kinds = e.function, [a.type.kind for a in e.args]
     if op == "negate":
         return lambda v: negate(v[0], e.type)
+    if op in _BITS:
+        return lambda v: bits(op, v[0], v[1], e.type)
     if op not in _NARROW:
         return None
     match kinds:
@@ -49,6 +58,16 @@ def integers(op: str, a: Value, b: Value, type_: SqlType) -> Value:
     if type_.kind is not Kind.BIGINT and not _within(bounds, INT32):
         codes, bounds = codes.astype(np.int32).astype(np.int64), INT32
     return Value(codes, bounds=bounds if _within(bounds, INT64) else None).with_state_of(a, b)
+
+
+def bits(op: str, a: Value, b: Value, type_: SqlType) -> Value:
+    """Bit by bit; shifts by as many places as the lowest bits of b say (5 of INTEGER, 6 of BIGINT)."""
+    narrow = type_.kind is Kind.INTEGER
+    other = b.codes & (31 if narrow else 63) if "shift" in op else b.codes
+    codes = _BITS[op](a.codes, other)
+    if narrow:
+        codes = codes.astype(np.int32).astype(np.int64)
+    return Value(codes, bounds=INT32 if narrow else None).with_state_of(a, b)
 
 
 def doubles(op: str, a: Value, b: Value) -> Value:

@@ -2,7 +2,7 @@
 
 Results follow DataFusion: an aggregate over no non-NULL value is NULL (count: 0); AVG of decimals is cut towards
 zero; a sum that leaves its type wraps around (BIGINT at 64 bits, DECIMAL at 128), as DataFusion's does. AVG of
-integers and all sums of DOUBLE are rounded once from exact sums, where DataFusion rounds at every row.
+integers, all sums of DOUBLE and all variances are rounded once from exact sums, where DataFusion rounds at every row.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from vms.errors import CorruptState
-from vms.kernels.exact_float import WORDS, ExactSums
+from vms.kernels.exact_float import ExactSums, FixedPoint
 from vms.kernels.groups import HIGH, LOW, GroupTable, average, average_double, stack, wide_column
 from vms.kernels.hashing import slot_of
 from vms.kernels.keys import key_width, key_words, words_to_columns
 from vms.kernels.ordered import OrderedGroups
-from vms.model.arrow import from_column, to_column
+from vms.kernels.variance import ExactSquares, variance, variance_of_doubles
+from vms.model.arrow import double_bits, from_column, to_column
 from vms.model.changes import Bool, Changes, Column, Int64
 from vms.model.text import TextPool
 from vms.model.types import Kind
 from vms.plan.contributions import AccumulatorKind, CallInputs, layout
+from vms.plan.functions import TRUTHS, VARIANCES
 from vms.plan.plan import Aggregate, Aggregation, Field, Node
 
 #: The accumulator that counts the rows of a group: a group without rows does not exist.
@@ -58,12 +60,19 @@ class AggregationOperation:
         self._sums = sum(a.kind is not AccumulatorKind.VALUE for a in made.accumulators)
         self._groups = GroupTable(key_width(self._key_types, self._nullable), self._sums)
         self._floats: dict[int, ExactSums] = {}
+        self._squares: dict[int, ExactSquares] = {}
         self._orders: dict[int, OrderedGroups] = {}
         for call, needs in zip(self._calls, self._inputs):
             if needs.value is not None and call.function in ("min", "max"):
                 self._orders[needs.value] = OrderedGroups(made.accumulators[needs.value].type, pool)
             elif needs.value is not None:
                 self._floats[needs.value] = ExactSums()
+                if call.function in VARIANCES:
+                    self._squares[needs.value] = ExactSquares()
+        self._exact: dict[str, FixedPoint] = {
+            **{f"float{p}": sums for p, sums in self._floats.items()},
+            **{f"square{p}": squares for p, squares in self._squares.items()},
+        }
 
     def step(self, inputs: Sequence[Changes]) -> Changes:
         changes, shown = inputs[0], len(self._groups) > 0
@@ -76,10 +85,10 @@ class AggregationOperation:
         first = self._group_count
         touched = self._groups.add(words, changes.weights, *stack(changes.columns[first : first + self._sums]))
         ids, old = touched.ids, touched.old
-        before = self._values_of(ids)
+        before = self._values_of(ids, old)
         self._add_values(touched.of_row, changes)
         new = self._groups.sums(ids)
-        values = [_joined(b, a) for b, a in zip(before, self._values_of(ids))]
+        values = [_joined(b, a) for b, a in zip(before, self._values_of(ids, new))]
         results = self._results(np.concatenate([old, new], axis=2), values)
         was, is_ = old[_ROWS, LOW] != 0, new[_ROWS, LOW] != 0
         if self._total:
@@ -90,7 +99,8 @@ class AggregationOperation:
 
     def contents(self) -> Changes:
         ids = self._groups.index.live_ids()
-        columns = self._keys(ids) + self._results(self._groups.sums(ids), self._values_of(ids))
+        sums = self._groups.sums(ids)
+        columns = self._keys(ids) + self._results(sums, self._values_of(ids, sums))
         return Changes(columns, np.ones(len(ids), np.int64))
 
     def export(self, slots: Bool) -> list[pa.RecordBatch]:
@@ -101,17 +111,17 @@ class AggregationOperation:
         arrays = {f"g{i}": from_column(t, c, self._pool) for i, (t, c) in enumerate(self._typed_keys(ids))}
         for j, words in enumerate(self._groups.sums(ids)):
             arrays[f"low{j}"], arrays[f"high{j}"] = pa.array(words[LOW]), pa.array(words[HIGH])
-        for p, sums in self._floats.items():
-            self._fit(sums)
-            flat = pa.array(sums.words(ids).ravel())
-            arrays[f"float{p}"] = pa.FixedSizeListArray.from_arrays(flat, WORDS)
+        for name, exact in self._exact.items():
+            self._fit(exact)
+            flat = pa.array(exact.words(ids).ravel())
+            arrays[name] = pa.FixedSizeListArray.from_arrays(flat, exact.width)
         for p, order in self._orders.items():
             arrays[f"value{p}"], arrays[f"count{p}"] = self._value_lists(p, order, ids)
         return [pa.record_batch(arrays)]
 
     def load(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:
-            expected = self._group_count + 2 * self._sums + len(self._floats) + 2 * len(self._orders)
+            expected = self._group_count + 2 * self._sums + len(self._exact) + 2 * len(self._orders)
             if batch.num_columns != expected:
                 raise CorruptState(
                     f"state of an aggregation has {batch.num_columns} columns instead of {expected}; "
@@ -121,9 +131,9 @@ class AggregationOperation:
 
     def drop(self, slots: Bool) -> None:
         ids = self._in_slots(slots)
-        for sums in self._floats.values():
-            self._fit(sums)
-            sums.clear(ids)
+        for exact in self._exact.values():
+            self._fit(exact)
+            exact.clear(ids)
         flags = np.zeros(self._groups.index.capacity, np.bool_)
         flags[ids] = True
         for order in self._orders.values():
@@ -138,8 +148,8 @@ class AggregationOperation:
         return found
 
     def memory_bytes(self) -> int:
-        floats = sum(f.memory_bytes() for f in self._floats.values())
-        return self._groups.memory_bytes() + floats + sum(o.memory_bytes() for o in self._orders.values())
+        exact = sum(e.memory_bytes() for e in self._exact.values())
+        return self._groups.memory_bytes() + exact + sum(o.memory_bytes() for o in self._orders.values())
 
     def _nothing(self) -> Changes:
         """A contribution to the grand total that changes nothing."""
@@ -156,20 +166,32 @@ class AggregationOperation:
             self._fit(sums)
             column = changes.columns[self._group_count + p]
             sums.add(of_row, column.codes, occurrences)  # the code of a NULL is that of 0.0
+        for p, squares in self._squares.items():
+            self._fit(squares)
+            squares.add(of_row, changes.columns[self._group_count + p].codes, occurrences)
         for p, order in self._orders.items():
             order.add(of_row, changes.columns[self._group_count + p], occurrences)
 
-    def _values_of(self, ids: Int64) -> list[Column | None]:
-        """For each call what it needs of the groups' values as they are now; None where sums are all."""
-        return [self._value_of(c, n, ids) for c, n in zip(self._calls, self._inputs)]
+    def _values_of(self, ids: Int64, sums: Int64) -> list[Column | None]:
+        """For each call what it needs of the groups' values as they are now; None where sums are all.
 
-    def _value_of(self, call: Aggregate, needs: CallInputs, ids: Int64) -> Column | None:
+        `sums`: the accumulators of the same groups for the same rows.
+        """
+        return [self._value_of(c, n, ids, sums) for c, n in zip(self._calls, self._inputs)]
+
+    def _value_of(self, call: Aggregate, needs: CallInputs, ids: Int64, sums: Int64) -> Column | None:
         if needs.value is None:
             return None
         if needs.value in self._orders:
             return self._orders[needs.value].extremes(ids, largest=call.function == "max")
         exact = self._floats[needs.value]
         self._fit(exact)
+        if call.function in VARIANCES:
+            squares = self._squares[needs.value]
+            self._fit(squares)
+            assert needs.count is not None
+            counts = sums[needs.count, LOW]
+            return Column(variance_of_doubles(counts, exact.words(ids), squares.words(ids), _of_sample(call)))
         return Column(exact.rounded(ids))
 
     def _results(self, sums: Int64, values: Sequence[Column | None]) -> tuple[Column, ...]:
@@ -184,8 +206,10 @@ class AggregationOperation:
         counts = sums[needs.count, LOW]
         if call.function == "count":
             return Column(counts)
-        present = counts != 0
+        present = counts > int(call.function in VARIANCES and _of_sample(call))
         valid = None if present.all() else present
+        if call.function in VARIANCES:
+            return Column(np.where(present, self._variances(call, needs, sums, value), 0), valid)
         if value is not None:
             bits = value.codes
             if call.function == "avg":
@@ -193,12 +217,24 @@ class AggregationOperation:
             return Column(bits, valid)
         assert needs.sum is not None
         low, high = sums[needs.sum]
+        if call.function in TRUTHS:
+            return Column((low == counts if call.function == "bool_and" else low > 0).astype(np.int64), valid)
         if call.function == "avg" and call.type.kind is Kind.DOUBLE:
             return Column(average_double(low, high, counts), valid)
         if call.function == "avg":
             digits = call.type.scale - self._accumulators[needs.sum].type.scale
             low, high = average(low, high, counts, 10**digits)
         return wide_column(low, high, valid) if call.type.wide else Column(low, valid)
+
+    def _variances(self, call: Aggregate, needs: CallInputs, sums: Int64, value: Column | None) -> Int64:
+        """Bits of the variances, or of their roots."""
+        if value is not None:
+            bits = value.codes
+        else:
+            assert needs.count is not None and needs.sum is not None
+            scale, squares = self._accumulators[needs.sum].type.scale, sums[list(needs.squares)]
+            bits = variance(sums[needs.count, LOW], sums[needs.sum], squares, scale, _of_sample(call))
+        return bits if call.function.startswith("var") else double_bits(np.sqrt(bits.view(np.float64)))
 
     def _difference(self, ids: Int64, was: Bool, is_: Bool, results: Sequence[Column]) -> Changes:
         """-old of the groups that were there, +new of those that are, where the two differ.
@@ -226,8 +262,8 @@ class AggregationOperation:
         spread, types = [keys[i] for i in self._spread], [self._key_types[i] for i in self._spread]
         return ids[slots[slot_of(spread, types, self._pool, len(ids))]]
 
-    def _fit(self, sums: ExactSums) -> None:
-        sums.fit(self._groups.index.capacity)
+    def _fit(self, exact: FixedPoint) -> None:
+        exact.fit(self._groups.index.capacity)
 
     def _remove(self, ids: Int64) -> None:
         """Forget groups whose values are gone already."""
@@ -235,8 +271,8 @@ class AggregationOperation:
             self._groups.remove(ids)
         if self._groups.index.wants_compaction():
             before = self._groups.compact()
-            for sums in self._floats.values():
-                sums.renumber(before, self._groups.index.capacity)
+            for exact in self._exact.values():
+                exact.renumber(before, self._groups.index.capacity)
             for order in self._orders.values():
                 order.renumber(before)
 
@@ -260,14 +296,19 @@ class AggregationOperation:
         ids = self._groups.enter(key_words(keys, self._key_types, batch.num_rows, nullable=self._nullable))
         words = [(batch.column(f"low{j}"), batch.column(f"high{j}")) for j in range(self._sums)]
         self._groups.put(ids, np.array([[low.to_numpy(), high.to_numpy()] for low, high in words]))
-        for p, sums in self._floats.items():
-            self._fit(sums)
-            sums.put(ids, batch.column(f"float{p}").flatten().to_numpy().reshape(-1, WORDS))
+        for name, exact in self._exact.items():
+            self._fit(exact)
+            exact.put(ids, batch.column(name).flatten().to_numpy().reshape(-1, exact.width))
         for p, order in self._orders.items():
             values, counts = batch.column(f"value{p}"), batch.column(f"count{p}")
             groups = np.repeat(ids, values.value_lengths().to_numpy())
             column = to_column(self._accumulators[p].type, values.flatten(), self._pool)
             order.add(groups, column, counts.flatten().to_numpy())
+
+
+def _of_sample(call: Aggregate) -> bool:
+    """Whether it is the variance of a sample, which one value does not have."""
+    return call.function.endswith("_samp")
 
 
 def _joined(a: Column | None, b: Column | None) -> Column | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from vms.kernels.groups import HIGH, LOW, GroupTable, stack, wide_column
 from vms.kernels.keys import key_width, key_words, words_to_columns
+from vms.kernels.variance import square_high, square_low
 from vms.model.changes import Bool, Changes, Column, Int64
 from vms.model.text import TextPool
 from vms.plan.contributions import Accumulator, AccumulatorKind, layout
@@ -51,6 +52,10 @@ class PreAggregationOperation:
             return Column(column.valid_mask().astype(np.int64))
         if accumulator.kind is AccumulatorKind.SUM:
             return Column(column.codes, None, column.high)
+        if accumulator.kind is AccumulatorKind.SQUARE:
+            return Column(square_low(column.codes))
+        if accumulator.kind is AccumulatorKind.SQUARE_HIGH:
+            return Column(square_high(column.codes))
         return column
 
     def _combined(self, contributions: Changes) -> Changes:
