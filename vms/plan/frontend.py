@@ -44,6 +44,8 @@ _RULES_LEFT_OUT = (
     "push_down_limit",
     "single_distinct_aggregation_to_group_by",
 )
+#: Left out beside INTERSECT ALL and EXCEPT ALL, below which it drops copies of rows that we count.
+_RULES_OF_SETS = ("eliminate_join",)
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,14 @@ def plan_view(
     and advice, for what cannot be maintained.
     """
     check(sql)
-    context = _context(tables)
+    counted = _counted(sql)
+    context = _context(tables, counted)
     optimised = _optimised(context, sql, tables)
     try:
         _refuse_null_aware(optimised)
         _refuse_lone_set(optimised)
         windows = read_calls(optimised)
-        read = read_plan(_exported(optimised, context), tables, _counted(sql), windows)
+        read = read_plan(_exported(optimised, context), tables, counted, windows)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
     except Refused as refused:
         raise place(sql, refused) from None
@@ -99,10 +102,10 @@ def _notes(plan: MaintenancePlan, ordered: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _context(tables: Mapping[str, BaseTable]) -> SessionContext:
+def _context(tables: Mapping[str, BaseTable], counted: Counted) -> SessionContext:
     """A session in which every table is declared and empty."""
     context = SessionContext(SessionConfig(_SETTINGS))
-    for rule in _RULES_LEFT_OUT:
+    for rule in (*_RULES_LEFT_OUT, *(_RULES_OF_SETS if counted.intersect or counted.excepted else ())):
         context.remove_optimizer_rule(rule)
     for name, table in tables.items():
         schema = pa.schema(

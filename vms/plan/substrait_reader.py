@@ -90,7 +90,7 @@ class _Reader:
             case "join":
                 rel = self._join(x)
             case "cross":
-                rel = pair(self.read(x.left), self.read(x.right), None)
+                rel = _crossed(self.read(x.left), self.read(x.right))
             case "aggregate":
                 rel = read_aggregate(x, self._over(self.read(x.input)), self._exprs.function)
             case "sort":
@@ -152,6 +152,10 @@ class _Reader:
         if kind is JoinKind.MARK:
             raise Refused("EXISTS or IN under OR or NOT", "create one view for each condition", "exists", "in ( select")
         left, right = self.read(x.left), self.read(x.right)
+        if kind is JoinKind.INNER and NOTHING in (left, right):
+            one = _crossed(left, right)
+            found = self._over(one)
+            return select_with(found, one, found.read(x.expression)) if x.HasField("expression") else one
         found = self._over(right, before=left.width)
         condition = found.read(x.expression, left.fields + right.fields) if x.HasField("expression") else None
         if found.added:
@@ -165,6 +169,13 @@ class _Reader:
             if counted is not None:
                 return counted
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
+
+
+def _crossed(left: Rel, right: Rel) -> Rel:
+    """CROSS JOIN. A side of one row of which nothing is read is exported as a SELECT without FROM."""
+    if NOTHING in (left, right):
+        return right if left is NOTHING else left
+    return pair(left, right, None)
 
 
 def _no_table() -> Refused:
