@@ -34,8 +34,33 @@ ONE_VALUE = [
     "SELECT k, (SELECT max(a) FROM u HAVING max(a) > 2) AS m FROM t",
 ]
 
+BOUNDS = [
+    # of all rows, of each key; every comparison, both ways round, and every type of value
+    "SELECT k FROM t WHERE d > (SELECT min(d) FROM e)",
+    "SELECT k FROM t WHERE (SELECT max(d) FROM e) >= d",
+    "SELECT k FROM t WHERE dt < (SELECT max(dt) FROM t)",
+    "SELECT k FROM t WHERE NOT b <= (SELECT sum(a) FROM u)",
+    "SELECT b, s FROM e WHERE x < (SELECT avg(x) FROM e)",
+    "SELECT k FROM t WHERE s > (SELECT min(p) FROM u)",
+    "SELECT k, a FROM t WHERE a < (SELECT max(u.n) FROM u WHERE u.a = t.a)",
+    "SELECT k, a FROM t WHERE b + 1 >= (SELECT sum(u.b) FROM u WHERE u.a = t.a AND u.s = t.s)",
+    "SELECT b, s FROM e WHERE CAST(b AS DOUBLE) <= (SELECT avg(CAST(y.b AS DOUBLE)) FROM e y WHERE y.s = e.s)",
+    "SELECT k FROM t JOIN (SELECT a, sum(b) AS total FROM u GROUP BY a) x ON t.a = x.a WHERE t.b > x.total",
+    "SELECT k, x.total FROM t JOIN (SELECT a, sum(b) AS total FROM u GROUP BY a) x ON t.a = x.a WHERE t.b > x.total",
+    "SELECT d, count(*) AS n FROM t WHERE d <= (SELECT max(u.d) FROM u WHERE u.s = t.s) GROUP BY d",
+    # EXISTS with a comparison asks for the highest or the lowest
+    "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a > t.a)",
+    "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a <= t.a)",
+    "SELECT b, s FROM e WHERE EXISTS (SELECT 1 FROM u WHERE u.s = e.s AND u.b < e.b)",
+    "SELECT b, s FROM e WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.s = e.s AND e.d >= u.d)",
+    "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM e WHERE e.s = t.s AND t.s > e.s)",
+    # any row at all
+    "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE a = 2)",
+    "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE a = 2)",
+]
 
-@pytest.mark.parametrize("sql", ONE_VALUE)
+
+@pytest.mark.parametrize("sql", ONE_VALUE + BOUNDS)
 def test_a_subquery_that_gives_one_value(sql: str) -> None:
     plan = plan_view("v", sql, TABLES).plan
     for seed in range(3):

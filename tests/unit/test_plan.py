@@ -359,4 +359,5 @@ def test_one_row_travels_to_every_member_and_the_others_stay() -> None:
     nodes = [n for n in view.plan.nodes if isinstance(n.spec, Exchange)]
     assert [(n.spec.key, n.spec.everywhere) for n in nodes] == [((), False), ((), True)]
     assert "Exchange to every member" in explain(view) and "SemiJoin on i > max(v)" in explain(view)
+    assert "rows in the order of what is compared, for i > max(v): left (k, i), right: the bounds" in explain(view)
     assert view.plan.outputs["v"].spec.key == (0,) and view.plan.outputs["v"].distribution == (0,)

@@ -70,6 +70,10 @@ class TextOrder:
         self.labels = self.labels[: int(self.codes.max(initial=0)) + 1].copy()
 
 
+#: One bound for each query: low words, high words, and -1 (below all values), 0 (as the words say) or 1 (above all).
+Bounds = tuple[Int64, Int64, Int64]
+
+
 class OrderedGroups:
     """A multiset of values of one type for each group id. Counts are never negative after a batch."""
 
@@ -115,6 +119,21 @@ class OrderedGroups:
             high = np.zeros(len(groups), np.int64)
             high[present] = found.high
         return Column(codes, present, high)
+
+    def between(self, groups: Int64, low: Bounds, high: Bounds, *, after: bool) -> tuple[Int64, Column, int]:
+        """The values of groups[i] from low[i] up to high[i]: their positions i, the values, how many were looked at.
+
+        `after`: without low[i] and with high[i]; else the other way round. Not for text.
+        """
+        self._fit_roots(groups)
+        a, b = (tuple(kernel_array(words) for words in bounds) for bounds in (low, high))
+        at, nodes, visited = _between(self._index.keys, self._children, self._roots, groups, a, b, after)
+        return at, self._values(nodes), visited
+
+    def bounds(self, values: Column, infinite: Int64) -> Bounds:
+        """The values as bounds; those that are not valid are below (-1) or above (1) all values, as `infinite` says."""
+        codes = flip(values.codes) if self._type.kind is Kind.DOUBLE else values.codes
+        return codes, values.high_words(), np.where(values.valid_mask(), 0, infinite)
 
     def entries(self) -> tuple[Int64, Column, Int64]:
         """(group, value, count) of everything here; the values of a group stand together."""
@@ -286,3 +305,56 @@ def _extremes(children, roots, groups, side, nodes):
             node = at
             at = children[at, side]
         nodes[i] = node
+
+
+@row_jit
+def _compare(keys, node, low, high, infinite):
+    """-1, 0 or 1: whether the value of a node stands before a bound, at it, or behind it."""
+    if infinite != 0:
+        return -infinite
+    if keys.shape[1] == 3:
+        if keys[node, 2] != high:
+            return -1 if keys[node, 2] < high else 1
+        a, b = np.uint64(keys[node, 1]), np.uint64(low)
+        return -1 if a < b else 1 if a > b else 0
+    return -1 if keys[node, 1] < low else 1 if keys[node, 1] > low else 0
+
+
+@jit
+def _between(keys, children, roots, groups, low, high, after):
+    """Nodes of each group between two bounds: only these, and those on the way to them, are looked at."""
+    at, nodes, stack = np.empty(16, np.int64), np.empty(16, np.int64), np.empty(64, np.int64)
+    found, visited = 0, 0
+    for i in range(groups.shape[0]):
+        stack[0], top = roots[groups[i]], 1
+        while top > 0:
+            top -= 1
+            node = stack[top]
+            if node < 0:
+                continue
+            visited += 1
+            from_low = _compare(keys, node, low[0][i], low[1][i], low[2][i])
+            to_high = _compare(keys, node, high[0][i], high[1][i], high[2][i])
+            behind = from_low > 0 if after else from_low >= 0
+            before = to_high <= 0 if after else to_high < 0
+            if behind and before:
+                if found == nodes.shape[0]:
+                    at, nodes = _doubled(at), _doubled(nodes)
+                at[found], nodes[found] = i, node
+                found += 1
+            if top + 2 > stack.shape[0]:
+                stack = _doubled(stack)
+            if behind:
+                stack[top] = children[node, 0]
+                top += 1
+            if before:
+                stack[top] = children[node, 1]
+                top += 1
+    return at[:found].copy(), nodes[:found].copy(), visited
+
+
+@jit
+def _doubled(array):
+    grown = np.empty(2 * array.shape[0], np.int64)
+    grown[: array.shape[0]] = array
+    return grown

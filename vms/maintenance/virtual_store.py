@@ -21,6 +21,7 @@ from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
 from vms.maintenance.operations.projection import ProjectionOperation
 from vms.maintenance.operations.repetition import RepetitionOperation
 from vms.maintenance.operations.selection import SelectionOperation
+from vms.maintenance.operations.threshold_join import ThresholdJoinOperation
 from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.operations.union import UnionOperation
 from vms.maintenance.operations.window import WindowOperation
@@ -45,6 +46,7 @@ from vms.plan.plan import (
     Union,
     Window,
 )
+from vms.plan.thresholds import threshold
 
 #: Operations whose output can be made from their state at any time.
 STATEFUL = (Source, Join, Aggregation, TopK, Window)
@@ -122,6 +124,8 @@ class VirtualStore:
                 return RepetitionOperation(node, types[0], self.pool)
             case Union():
                 return UnionOperation(node)
+            case Join() if threshold(node.spec, len(types[0])) is not None:
+                return ThresholdJoinOperation(node, types[0], types[1], self.pool)
             case Join(kind=kind) if kind is not JoinKind.INNER:
                 return CountedJoinOperation(node, types[0], types[1], self.pool)
             case Join():

@@ -38,6 +38,7 @@ from vms.plan.plan import (
     Union,
     Window,
 )
+from vms.plan.thresholds import threshold
 
 _JOINS = {
     JoinKind.INNER: "Join",
@@ -172,6 +173,11 @@ class _Explanation:
         ]
         for n in self._plan.nodes:
             match n.spec:
+                case Join() if threshold(n.spec, len(self._input(n).fields)) is not None:
+                    lines.append(
+                        f"rows in the order of what is compared, for {self._join_condition(n, n.spec)}: "
+                        f"left ({_names(self._input(n).fields)}), right: the bounds"
+                    )
                 case Join():
                     lines.append(
                         f"ReverseJoinView on {self._join_condition(n, n.spec)}: "

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vms.model.table import BaseTable
-from vms.plan.expr import Expr
+from vms.model.types import BIGINT, BOOLEAN
+from vms.plan.expr import Call, Expr, Literal, Ref
 from vms.plan.keys import covers, key_of
 from vms.plan.logical import (
     Group,
     Match,
     Rel,
+    as_columns,
     as_equalities,
     conjunction,
     conjuncts,
@@ -26,9 +28,12 @@ from vms.plan.logical import (
     project,
     ref,
 )
-from vms.plan.plan import Join, JoinKind, Projection, Selection, Source, TopK, Union, Window
+from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Selection, Source, TopK, Union, Window
 from vms.plan.refusals import Refused
+from vms.plan.thresholds import compared
 
+#: Expressions of the left and of the right side that are equal.
+Pairs = list[tuple[Expr, Expr]]
 #: Rows up to which a side may be replicated. Not higher: a change of one of its rows visits every row of the other
 #: side, and every member holds it. Not lower: lists of prices, rates and places have thousands of rows.
 SMALL = 10_000
@@ -56,8 +61,11 @@ def _better_turned(left: Rel, right: Rel, condition: Expr | None, tables: Mappin
 
 
 def _join(left: Rel, right: Rel, match: Match, tables: Mapping[str, BaseTable]) -> Rel:
-    kind, split, width = match.kind, left.width, left.width + right.width
+    kind = match.kind
     pairs, residual = _parts(match.condition, left, right)
+    if not kind.pairs:
+        right, pairs, residual = _asked(left, right, pairs, residual, tables)
+    split, width = left.width, left.width + right.width
     replicated = _replicated(kind, bool(pairs), left, right, tables)
     left, left_keys = as_columns(left, [a for a, _ in pairs])
     right, right_keys = as_columns(right, [b for _, b in pairs])
@@ -72,9 +80,9 @@ def _join(left: Rel, right: Rel, match: Match, tables: Mapping[str, BaseTable]) 
     return pick(joined, [places[i] for i in range(width if kind.pairs else split)])
 
 
-def _parts(condition: Expr | None, left: Rel, right: Rel) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
+def _parts(condition: Expr | None, left: Rel, right: Rel) -> tuple[Pairs, list[Expr]]:
     """The pairs of expressions that a condition makes equal, each over its own side, and the rest of it."""
-    pairs: list[tuple[Expr, Expr]] = []
+    pairs: Pairs = []
     residual: list[Expr] = []
     both = left.fields + right.fields
     for c in (e for part in conjuncts(condition) for e in as_equalities(part, left.width, both)):
@@ -86,15 +94,30 @@ def _parts(condition: Expr | None, left: Rel, right: Rel) -> tuple[list[tuple[Ex
     return pairs, residual
 
 
-def as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
-    """The relation with a column for each expression, and where these columns are."""
-    columns: list[Expr] = [ref(rel, i) for i in range(rel.width)]
-    for e in exprs:
-        if e not in columns:
-            columns.append(e)
-    if len(columns) > rel.width:
-        rel = project(rel, columns)
-    return rel, tuple(columns.index(e) for e in exprs)
+def _asked(
+    left: Rel, right: Rel, pairs: Pairs, residual: list[Expr], tables: Mapping[str, BaseTable]
+) -> tuple[Rel, Pairs, list[Expr]]:
+    """The right side of a semi, anti or mark join as one row for each key, where that is all that is asked of it.
+
+    Whether there is any row, or one whose value is above (below) that of the left row: so the highest (lowest) is.
+    """
+    if not pairs and not residual:
+        rows = Rel(Group((), (Aggregate("count", None, BIGINT),)), (right,), (Field("rows", BIGINT, False),))
+        some = project(rows, [Call("gt", (ref(rows, 0), Literal(0, BIGINT)), BOOLEAN)], ["some"])
+        return some, pairs, [Ref(left.width, BOOLEAN)]
+    sides = compared(residual[0], left.width) if len(residual) == 1 else None
+    key = key_of(right, tables)
+    columns = [b.index for _, b in pairs if isinstance(b, Ref)]
+    if sides is None or (key is not None and covers(columns, key)):
+        return right, pairs, residual
+    column, operator, value = sides
+    size = len(pairs)
+    below = project(right, [*(b for _, b in pairs), value])
+    extreme = Aggregate("max" if operator in ("lt", "lte") else "min", size, value.type)
+    fields = (*below.fields[:size], replace(below.fields[size], nullable=True))
+    bound = Rel(Group(tuple(range(size)), (extreme,)), (below,), fields)
+    condition = Call(operator, (column, Ref(left.width + size, value.type)), BOOLEAN)
+    return bound, [(a, ref(bound, i)) for i, (a, _) in enumerate(pairs)], [condition]
 
 
 def _replicated(kind: JoinKind, keys: bool, left: Rel, right: Rel, tables: Mapping[str, BaseTable]) -> bool:

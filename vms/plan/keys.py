@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
-from vms.plan.logical import Group, Match, Rel, carried, equal_columns
+from vms.plan.logical import Group, Match, Nothing, Rel, carried, equal_columns
 from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, TopK, Union, Window
 
 #: Columns that always hold the same value: any one of them stands for all.
@@ -30,7 +30,7 @@ def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | Non
             return None if below is None else through(below, spec.exprs)
         case Group():
             return tuple(frozenset({i}) for i in range(len(spec.group)))
-        case TopK(limit=1):
+        case TopK(limit=1) | Nothing():
             return ()
         case Window():
             return key_of(rel.input, tables) or _numbered(spec, rel.input.width)

@@ -131,6 +131,17 @@ def pick(rel: Rel, columns: Iterable[int]) -> Rel:
     return project(rel, [ref(rel, c) for c in columns])
 
 
+def as_columns(rel: Rel, exprs: list[Expr]) -> tuple[Rel, tuple[int, ...]]:
+    """The relation with a column for each expression, and where these columns are."""
+    columns: list[Expr] = [ref(rel, i) for i in range(rel.width)]
+    for e in exprs:
+        if e not in columns:
+            columns.append(e)
+    if len(columns) > rel.width:
+        rel = project(rel, columns)
+    return rel, tuple(columns.index(e) for e in exprs)
+
+
 def moved(e: Expr, to: dict[int, int]) -> Expr:
     """The expression with column i read from position to[i]."""
     return map_refs(e, lambda r: Ref(to[r.index], r.type))

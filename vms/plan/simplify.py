@@ -25,6 +25,7 @@ from vms.plan.logical import (
     union,
 )
 from vms.plan.plan import Aggregate, Join, JoinKind, Projection, Repetition, Selection, Source, TopK, Union, Window
+from vms.plan.thresholds import with_threshold
 
 #: Nodes of all expressions of a merged projection. Equal parts are evaluated once, so a larger one costs
 #: nothing at run time; the limit stops definitions that double at each level from growing without bound.
@@ -71,7 +72,7 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
         case Group():
             return _prune_group(rel, spec, needed)
         case Join():
-            return _prune_join(rel, spec, needed)
+            return _prune_join(rel, needed)
         case TopK():
             return _prune_top_k(rel, spec, needed)
         case Window():
@@ -97,11 +98,13 @@ def _moved_call(c: Aggregate, places: dict[int, int]) -> Aggregate:
     return c if c.arg is None else replace(c, arg=places[c.arg])
 
 
-def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, int]]:
+def _prune_join(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
     """Each side brings exactly what is read of it: its rows are kept as state and may travel."""
-    split = rel.inputs[0].width
-    marked = spec.kind is JoinKind.MARK
-    read = needed - {split} if marked else needed
+    before = rel.inputs[0].width
+    rel = with_threshold(rel, needed)
+    assert isinstance(rel.spec, Join)
+    spec, split, marked = rel.spec, rel.inputs[0].width, rel.spec.kind is JoinKind.MARK
+    read = needed - {before} if marked else needed
     read = read | (refs(spec.residual) if spec.residual is not None else set())
     wanted = (
         {*spec.left_keys, *(i for i in read if i < split)},
@@ -123,7 +126,7 @@ def _prune_join(rel: Rel, spec: Join, needed: set[int]) -> tuple[Rel, dict[int, 
         spec.single,
     )
     if marked:
-        places = {**found[0], split: left.width}
+        places = {**found[0], before: left.width}
     return Rel(join, (left, right), spec.kind.fields(left.fields, right.fields)), places
 
 

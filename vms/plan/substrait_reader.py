@@ -59,6 +59,8 @@ def read_plan(
     root = plan.relations[0].root
     reader = _Reader(functions, tables, text, windows)
     rel = reader.read(root.input)
+    if _reads_nothing(rel):
+        raise _no_table()
     return ReadPlan(rel, tuple(root.names), reader.ordered)
 
 
@@ -136,8 +138,6 @@ class _Reader:
         rel = self.read(x.input)
         found = self._over(rel)
         columns = projected(x, rel.fields, found.read)
-        if found.rel is NOTHING:
-            raise _no_table()
         return project(found.rel, columns)
 
     def _over(self, rel: Rel, before: int = 0) -> Subqueries:
@@ -176,6 +176,10 @@ def _crossed(left: Rel, right: Rel) -> Rel:
     if NOTHING in (left, right):
         return right if left is NOTHING else left
     return pair(left, right, None)
+
+
+def _reads_nothing(rel: Rel) -> bool:
+    return rel is NOTHING or any(_reads_nothing(i) for i in rel.inputs)
 
 
 def _no_table() -> Refused:

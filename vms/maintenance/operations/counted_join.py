@@ -72,8 +72,8 @@ class CountedJoinOperation(ReverseJoin):
         if not isinstance(node.spec, Join) or node.spec.kind is JoinKind.INNER:
             raise TypeError(f"node {node.id} is no outer, semi, anti or mark join")
         residual = node.spec.residual
-        self._kind, self._width = node.spec.kind, len(node.fields)
-        self._kept = (True, self._kind is JoinKind.FULL)
+        self._width = len(node.fields)
+        self._kept = (True, node.spec.kind is JoinKind.FULL)
         self._residual = None if residual is None else _Residual(residual, (*left_types, *right_types), pool)
         key_types = [left_types[k] for k in node.spec.left_keys]
         self._key_width = key_width(key_types, nullable=False) + 1
@@ -177,13 +177,8 @@ class CountedJoinOperation(ReverseJoin):
 
     def _shown(self, side: int, rows: Changes, matched: Bool) -> Changes:
         """What kept rows are shown as, beside the pairs that they are part of."""
-        match self._kind:
-            case JoinKind.SEMI:
-                return rows.where(matched)
-            case JoinKind.ANTI:
-                return rows.where(~matched)
-            case JoinKind.MARK:
-                return Changes((*rows.columns, Column(matched.astype(np.int64))), rows.weights)
+        if not self._kind.pairs:
+            return self._shown_left(rows, matched)
         alone = rows.where(~matched)
         null = Column(np.zeros(len(alone), np.int64), np.zeros(len(alone), np.bool_))
         nulls = (null,) * len(self._types[RIGHT - side])

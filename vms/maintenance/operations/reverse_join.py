@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from vms.errors import CorruptState
@@ -12,10 +13,10 @@ from vms.kernels.hashing import slot_of
 from vms.kernels.join_index import LEFT, RIGHT, JoinIndex
 from vms.kernels.keys import key_words, words_to_columns
 from vms.model.arrow import from_changes, to_changes
-from vms.model.changes import Bool, Changes, Int64
+from vms.model.changes import Bool, Changes, Column, Int64
 from vms.model.text import TextPool
 from vms.model.types import Kind, SqlType
-from vms.plan.plan import Join, Node
+from vms.plan.plan import Join, JoinKind, Node
 
 _SIDES = ("left", "right")
 
@@ -37,7 +38,7 @@ class ReverseJoin:
     ) -> None:
         if not isinstance(node.spec, Join):
             raise TypeError(f"node {node.id} is no join")
-        self._pool, self._index = pool, index
+        self._pool, self._index, self._kind = pool, index, node.spec.kind
         self._types = (tuple(left_types), tuple(right_types))
         self._keys = (node.spec.left_keys, node.spec.right_keys)
         self._key_types = tuple(left_types[k] for k in node.spec.left_keys)
@@ -64,7 +65,7 @@ class ReverseJoin:
                 )
             rows = to_changes(types, batch, self._pool)
             if side == RIGHT and self._replicated:
-                held = self._rows(RIGHT, self._index.row_ids(RIGHT))
+                held = self._held(RIGHT)
                 rows = self._condensed(Changes.concat([rows, Changes(held.columns, -held.weights)], len(types)))
             self._merge(side, rows)
 
@@ -76,7 +77,7 @@ class ReverseJoin:
     def live_text(self) -> list[Int64]:
         found = []
         for side in (LEFT, RIGHT):
-            for type_, column in zip(self._types[side], self._rows(side, self._index.row_ids(side)).columns):
+            for type_, column in zip(self._types[side], self._held(side).columns):
                 if type_.kind is Kind.VARCHAR:
                     found.append(column.codes if column.valid is None else column.codes[column.valid])
         return found
@@ -113,8 +114,21 @@ class ReverseJoin:
         columns = words_to_columns(self._index.words(side, ids), self._types[side], nullable=True)
         return Changes(columns, self._index.weights(side, ids))
 
+    def _held(self, side: int) -> Changes:
+        """All rows of one side."""
+        return self._rows(side, self._index.row_ids(side))
+
+    def _shown_left(self, rows: Changes, matched: Bool) -> Changes:
+        """What left rows are in a semi, anti or mark join."""
+        match self._kind:
+            case JoinKind.SEMI:
+                return rows.where(matched)
+            case JoinKind.ANTI:
+                return rows.where(~matched)
+        return Changes((*rows.columns, Column(matched.astype(np.int64))), rows.weights)
+
     def _rows_in(self, side: int, slots: Bool) -> Changes:
-        rows = self._rows(side, self._index.row_ids(side))
+        rows = self._held(side)
         if side == RIGHT and self._replicated:
             return rows
         spread = self._spread[side]
