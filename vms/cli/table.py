@@ -135,8 +135,8 @@ def create(
         if if_not_exists and declared.name in db.catalog.tables:
             click.echo(f"table {declared.name} is there already: left as it is")
         else:
-            db.create_table(declared)
-            click.echo(f"table {declared.name} created")
+            note = db.create_table(declared)
+            click.echo(f"table {declared.name} created{note and ' ' + note}")
 
 
 @table.command()

@@ -7,7 +7,7 @@ hbase:HOST:PORT[?...]             a running HBase (vms/manager/hbase_backend.py)
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +23,7 @@ from vms.store.base import Family, ManagedStore, Mutation
 from vms.store.embedded import EmbeddedStore
 from vms.stream.base import Source
 from vms.stream.embedded import EmbeddedSource
+from vms.stream.encode import RowEncoder
 
 if TYPE_CHECKING:
     from vms.manager.runtime import Runtime
@@ -54,20 +55,29 @@ class Backend(Protocol):
     def started(self, runtime: Runtime) -> None:
         """The View Manager runs: changes may come."""
 
-    def create_table(self, table: BaseTable) -> None:
-        """Make sure that the store has the base table, and that its changes come. Not declared yet."""
+    def create_table(self, table: BaseTable) -> str:
+        """Make sure that the store has the base table, and that its changes come; it is not declared yet.
+
+        What the user should know of it, in a few words; or nothing.
+        """
 
     def drop_table(self, name: str) -> None:
         """The table is not declared any more."""
 
-    def check_view(self, view: ViewDefinition) -> None:
-        """Refuse a view whose tables cannot be made."""
+    def check_view(self, view: ViewDefinition, tables: Collection[str]) -> None:
+        """Refuse a view over tables whose changes do not come, or whose own table cannot be made."""
+
+    def encoder(self, table: BaseTable) -> RowEncoder:
+        """For rows of the table."""
 
     def token(self, table: str, mutations: Sequence[Mutation], positions: Mapping[str, int]) -> Token:
         """Of mutations that were written; `positions` are what the store told of them."""
 
     def latest(self, tables: Sequence[str]) -> Token:
         """Everything that was written to these tables before the call, by anybody."""
+
+    def resolve(self, token: Token, tables: Mapping[str, BaseTable]) -> Token:
+        """The same as positions alone, for which the manager can wait. `tables`: those that are declared."""
 
     def status(self) -> dict[str, Any]:
         """What is to be told of this kind of place."""
@@ -95,16 +105,20 @@ class EmbeddedBackend:
     def started(self, runtime: Runtime) -> None:
         pass
 
-    def create_table(self, table: BaseTable) -> None:
+    def create_table(self, table: BaseTable) -> str:
         if table.name in self.store.tables():
             self.store.drop_table(table.name)  # of a CREATE or DROP that was cut off: nothing declares it
         self.store.create_table(table.name, {table.family: Family()}, stream=True)
+        return ""
 
     def drop_table(self, name: str) -> None:
         self.store.drop_table(name)
 
-    def check_view(self, view: ViewDefinition) -> None:
+    def check_view(self, view: ViewDefinition, tables: Collection[str]) -> None:
         pass
+
+    def encoder(self, table: BaseTable) -> RowEncoder:
+        return RowEncoder(table)
 
     def token(self, table: str, mutations: Sequence[Mutation], positions: Mapping[str, int]) -> Token:
         return Token(positions)
@@ -115,6 +129,9 @@ class EmbeddedBackend:
             snapshot = self.store.snapshot(name)
             token = token | Token(snapshot.positions)
             snapshot.close()
+        return token
+
+    def resolve(self, token: Token, tables: Mapping[str, BaseTable]) -> Token:
         return token
 
     def status(self) -> dict[str, Any]:

@@ -26,25 +26,46 @@ from vms.model.token import Token
 from vms.plan.explain import explain
 from vms.plan.frontend import ViewPlan
 from vms.stream.decode import read_rows
-from vms.stream.encode import RowEncoder
 from vms.viewtable.layout import ViewLayout
 from vms.viewtable.reader import read_view
 
 
-def connect(address: str, *, log: str = "local", epoch_interval: float = 0.1) -> Database:
-    """Open (or create) a database; `address` is `embedded:PATH`.
+def connect(
+    address: str,
+    *,
+    log: str = "local",
+    epoch_interval: float = 0.1,
+    manage: bool = False,
+    folder: str | Path | None = None,
+    listen: str | None = None,
+) -> Database:
+    """Open (or create) a database; `address` is `embedded:PATH`, or `hbase:HOST:PORT` with `manage=True`.
 
     `log`: `local` keeps the transaction log beside the store; `off` keeps none, and views are rebuilt from the
     base tables at the next start. `epoch_interval`: seconds between epochs while changes come in.
+
+    On HBase, `manage` makes this process the View Manager. Its log is in `folder` (default: one for each HBase in
+    `$VMS_HOME`, or in ~/.vms); `listen` is HOST or HOST:PORT where region servers reach it.
     """
     kind, _, path = address.partition(":")
-    if kind != "embedded" or not path:
-        raise UserError(f"{address!r} is not an address; write embedded:PATH, for example embedded:./vms-data")
+    if kind not in ("embedded", "hbase") or not path:
+        raise UserError(
+            f"{address!r} is not an address; write embedded:PATH, for example embedded:./vms-data, or hbase:HOST:PORT"
+        )
     if log not in ("local", "off"):
         raise UserError(f"log {log!r} is not known; it is local or off")
     if not epoch_interval > 0:
         raise UserError(f"epoch_interval {epoch_interval!r} is no time between epochs; it is more than 0 seconds")
-    return Database(EmbeddedBackend(Path(path), log=log), epoch_interval=epoch_interval)
+    if kind == "embedded":
+        return Database(EmbeddedBackend(Path(path), log=log), epoch_interval=epoch_interval)
+    if not manage:
+        raise UserError("on HBase a View Manager must run: open it with manage=True to have it in this process")
+    from vms.manager.hbase_backend import HBaseBackend, default_folder
+    from vms.store.hbase_address import HBaseAddress
+
+    place = HBaseAddress.parse(address)
+    backend = HBaseBackend(place, folder=Path(folder or default_folder(place)), log=log, listen=listen)
+    return Database(backend, epoch_interval=epoch_interval)
 
 
 class Database:
@@ -100,11 +121,13 @@ class Database:
     def catalog(self) -> Catalog:
         return self._coordination.catalog()
 
-    def create_table(self, table: BaseTable) -> None:
+    def create_table(self, table: BaseTable) -> str:
+        """Declare it; what is to be known of its place in the store, or nothing."""
         before = self.catalog
         after = before.with_table(table)
-        self.backend.create_table(table)
+        note = self.backend.create_table(table)
         self._coordination.change_catalog(before, after)
+        return note
 
     def drop_table(self, name: str) -> None:
         before = self.catalog
@@ -118,7 +141,7 @@ class Database:
         before = self.catalog
         after = before.with_view(name, sql, form)
         plan = self.runtime.programs.plan(before, name, sql)
-        self.backend.check_view(after.views[name])
+        self.backend.check_view(after.views[name], plan.plan.sources)
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
         return plan
@@ -171,12 +194,12 @@ class Database:
             ids = pa.array([uuid.uuid4().hex for _ in range(rows.num_rows)], pa.string())
             rows = rows.append_column(HIDDEN_KEY, ids)
         stamps = self._stamps(definition, rows)
-        return self._write(table, RowEncoder(definition).puts(rows, stamps, whole=whole))
+        return self._write(table, self.backend.encoder(definition).puts(rows, stamps, whole=whole))
 
     def delete(self, table: str, keys: pa.Table) -> Token:
         """Delete the rows of these keys; keys that are not there are fine."""
         definition = self.catalog.table(table)
-        return self._write(table, RowEncoder(definition).deletes(_arrow(keys), self.clock.stamps(1)))
+        return self._write(table, self.backend.encoder(definition).deletes(_arrow(keys), self.clock.stamps(1)))
 
     def _stamps(self, table: BaseTable, rows: pa.Table) -> int | np.ndarray:
         """One stamp for all rows, or rising ones where a key comes more than once: the last one must win."""
@@ -210,7 +233,7 @@ class Database:
 
     @property
     def session(self) -> Token:
-        """Everything written through this object so far."""
+        """Everything written through this object so far, but for what every read holds already."""
         return self._session
 
     def latest(self) -> Token:
@@ -219,7 +242,11 @@ class Database:
 
     def wait(self, token: Token, timeout: float | None = None) -> bool:
         """Until every view covers the token."""
-        return self.runtime.wait(lambda: self.runtime.covers(token), timeout)
+        positions = self.backend.resolve(token, self.catalog.tables)
+        done = self.runtime.wait(lambda: self.runtime.covers(positions), timeout)
+        if done and token is self._session:
+            self._session = Token()
+        return done
 
     def sql(self, text: str) -> pa.Table | None:
         """Run statements; the result of the last SELECT, if there was one."""

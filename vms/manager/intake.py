@@ -74,6 +74,10 @@ class Intake:
         self._cut.append((batch.region, batch.last, epoch))
         self._source.acknowledge(batch)
 
+    def received(self) -> Token:
+        """Everything acknowledged so far."""
+        return Token(dict(self._acknowledged))
+
     def reset(self) -> None:
         """Everything that is not acknowledged shall come again."""
         self._batches.clear()
@@ -98,7 +102,9 @@ class Intake:
         acknowledged is committed.
         """
         unread: Collection[str] = self._source.unread(token.positions.keys())
-        return all(self._reached(region, seq, region in unread) for region, seq in token.positions.items())
+        return self._settled and all(
+            self._reached(region, seq, region in unread) for region, seq in token.positions.items()
+        )
 
     def _reached(self, region: str, seq: int, unread: bool) -> bool:
         committed = self._committed.get(region, 0)

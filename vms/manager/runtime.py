@@ -521,6 +521,10 @@ class Runtime:
         id_ = min(self.members.ids, default="")
         self._send(id_, LEADER, Want(id_))  # the commit tells the readers at other managers
 
+    def received(self) -> Token:
+        """Everything that the source was told to forget so far."""
+        return self._intake.received()
+
     def _errors(self, hosted: Hosted) -> dict[str, tuple[int, str | None]]:
         """Rows whose expressions fail, by view."""
         found: dict[str, tuple[int, str | None]] = {}

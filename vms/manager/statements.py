@@ -100,8 +100,8 @@ def _create_table(db: Database, statement: CreateTable) -> StatementResult:
     name = statement.table.name
     if statement.if_not_exists and name in db.catalog.tables:
         return _done("CREATE TABLE", f"table {name} is there already: left as it is")
-    db.create_table(statement.table)
-    return _done("CREATE TABLE", f"table {name} created")
+    note = db.create_table(statement.table)
+    return _done("CREATE TABLE", f"table {name} created{note and ' ' + note}")
 
 
 def _create_view(db: Database, statement: CreateView) -> StatementResult:

@@ -57,7 +57,7 @@ def read_keys(
         encoded = encode_keys([c.type for c in table.key_columns], [keys.column(k) for k in table.key])
         declared = {table.marker, *(table.qualifier(c.name) for c in table.value_columns)}
         store.settle(name, encoded)
-        rows = [(key, store.get(name, key)) for key in encoded]
+        rows = list(zip(encoded, store.get_many(name, encoded)))
         there = [(key, row) for key, row in rows if row and not declared.isdisjoint(row)]
         missing = [not row or declared.isdisjoint(row) for _, row in rows]
         if there:

@@ -23,6 +23,7 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     AuthFailedError,
+    BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -183,4 +184,4 @@ class Session:
         return fresh.value
 
 
-__all__ = ["SESSION_SECONDS", "NoNodeError", "NodeExistsError", "Session", "State"]
+__all__ = ["SESSION_SECONDS", "BadVersionError", "NoNodeError", "NodeExistsError", "Session", "State"]

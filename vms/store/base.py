@@ -116,6 +116,9 @@ class KVStore(Protocol):
     def settle(self, table: str, rows: Sequence[bytes]) -> None:
         """Wait until all that the change stream has told of these rows can be read."""
 
+    def get_many(self, table: str, rows: Sequence[bytes]) -> list[Row | None]:
+        """`get` of several rows, in their order."""
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = 1 << 30
     ) -> list[Version]:

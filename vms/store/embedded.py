@@ -294,6 +294,9 @@ class EmbeddedStore:
     def settle(self, table: str, rows: Sequence[bytes]) -> None:
         """The stream tells what is there: nothing to wait for."""
 
+    def get_many(self, table: str, rows: Sequence[bytes]) -> list[Row | None]:
+        return [self.get(table, row) for row in rows]
+
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = 1 << 30
     ) -> list[Version]:

@@ -13,6 +13,7 @@ What Thrift 1 lacks, and what is done about it:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,10 @@ _CALL_ROWS = 5_000
 _CALL_BYTES = 4 << 20
 #: A column that nobody writes, and a value that it never has: for `settle`.
 _NOBODYS, _NEVER = b"_vms_settle", b"never"
+#: Rows that are settled at once. Not higher: the gateway has a thread for each call.
+_SETTLERS = 8
+#: Rows that are asked for at once: their cells, in an answer of one piece, must stay bearable.
+_GET_ROWS = 500
 _MAX_VERSIONS = (1 << 31) - 1
 #: How long the first call may take: long enough for a gateway that is starting, short enough for a wrong address.
 _FIRST_PATIENCE = 10.0
@@ -149,8 +154,20 @@ class HBaseStore:
         """
         column = min(self._table(table).families) + _NOBODYS
         change = Change(column=column, value=_NEVER)
-        for row in rows:
-            self._gateway.call(partial(_check_and_put, table.encode(), row, column, change))
+        calls = [partial(_check_and_put, table.encode(), row, column, change) for row in rows]
+        if len(calls) == 1:
+            self._gateway.call(calls[0])
+        elif calls:
+            with ThreadPoolExecutor(min(_SETTLERS, len(calls))) as pool:
+                list(pool.map(self._gateway.call, calls))
+
+    def get_many(self, table: str, rows: Sequence[bytes]) -> list[Row | None]:
+        name, found = table.encode(), {}
+        for start in range(0, len(rows), _GET_ROWS):
+            part = list(rows[start : start + _GET_ROWS])
+            for one in self._gateway.call(partial(_get_rows, name, part)):
+                found[one.row] = to_row(one.columns)
+        return [found.get(row) for row in rows]
 
     def versions(
         self, table: str, row: bytes, column: bytes, *, before: int | None = None, limit: int = _MAX_VERSIONS
@@ -172,6 +189,11 @@ class HBaseStore:
         before: int | None = None,
     ) -> Iterator[tuple[bytes, Row]]:
         return HBaseScan(self._gateway, table, start, stop, columns, before)
+
+    def snapshot(self, table: str) -> LiveTable:
+        """The table as it is while it is read; HBase tells no positions."""
+        self._table(table, fresh=True)
+        return LiveTable(self, table)
 
     # --- a few small values --------------------------------------------------------------------------------------
 
@@ -217,6 +239,24 @@ class HBaseStore:
     def close(self) -> None:
         self.admin.close()
         self._gateway.close()
+
+
+class LiveTable:
+    """A `Snapshot` of a table that is read while it changes."""
+
+    def __init__(self, store: HBaseStore, table: str) -> None:
+        self._store, self._table = store, table
+        self.positions: Mapping[str, int] = {}
+
+    def scan(self, start: bytes = b"", stop: bytes = b"") -> Iterator[tuple[bytes, Row]]:
+        return self._store.scan(self._table, start, stop)
+
+    def close(self) -> None:
+        pass
+
+
+def _get_rows(table: bytes, rows: list[bytes], client: Any) -> list[Any]:
+    return client.getRows(table, rows, {})
 
 
 def _mutate_rows(table: bytes, rows: list[BatchMutation], ts: int, client: Any) -> None:

@@ -11,6 +11,7 @@ from vms.errors import InvalidValue, StoreError, TableMissing
 from vms.store.base import Row, Version
 from vms.store.thrift import BrokenConnection, Gateway, TScan
 
+META = "hbase:meta"
 #: Rows of the first fetch, and of any; bytes that a fetch aims at. Not higher: a fetch is a list of Python objects.
 _FIRST_ROWS = 200
 _MOST_ROWS = 5_000
@@ -42,7 +43,8 @@ class HBaseScan:
         self._rows: list[Any] = []
         self._position = 0
         self._limit = _FIRST_ROWS
-        self._ended = bool(stop) and stop <= start
+        # the rows of hbase:meta are in an order of their own: HBase alone can tell whether that range is empty
+        self._ended = bool(stop) and stop <= start and table != META
         if not self._ended:
             self._fetch()
 

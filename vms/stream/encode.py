@@ -1,7 +1,8 @@
 """Rows to mutations: what our own writers send to the store; `vms.stream.decode` is the inverse.
 
 The writer chooses the timestamps, strictly increasing per row: HBase masks a put by a delete of the same
-millisecond (design section 9). A whole row therefore takes two, `ts - 1` and `ts`.
+millisecond (design section 9). A whole row therefore takes two, `ts - 1` and `ts`, or, where a store's calls
+have one timestamp each, only one: then it names every column.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ Timestamps = int | npt.NDArray[np.int64]
 class RowEncoder:
     """Turns Arrow tables into mutations of one table. Every error names the column."""
 
-    def __init__(self, table: BaseTable) -> None:
-        self._table = table
+    def __init__(self, table: BaseTable, *, one_timestamp: bool = False) -> None:
+        self._table, self._one = table, one_timestamp
         self._names = [c.name for c in table.columns]
 
     def puts(self, rows: pa.Table, ts: Timestamps, *, whole: bool = True) -> list[Mutation]:
         """One mutation for each row, in order.
 
         `whole`: the row replaces what was there (INSERT): everything up to `ts - 1` is deleted, and every
-        value that is not NULL is put at `ts`. Otherwise only the columns of `rows` are written (UPDATE): a
+        value that is not NULL is put at `ts`; with `one_timestamp` every column is put or deleted at `ts`, and cells
+        that are not declared stay. Otherwise only the columns of `rows` are written (UPDATE): a
         NULL deletes the column up to `ts`. Either way the marker cell is put, so that the row exists.
 
         Raises UnknownName for a column that is not declared, InvalidValue for a missing or NULL key column, a
@@ -51,6 +53,11 @@ class RowEncoder:
             for column in self._table.value_columns:
                 if not column.nullable and column not in columns:
                     raise InvalidValue(f"{self._at(column.name)} is NOT NULL and has no value")
+            if self._one:
+                for column in self._table.value_columns:
+                    if column not in columns:
+                        rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type.arrow))
+                columns, whole = list(self._table.value_columns), False
         cells = [self._column_cells(c, self._array(rows, c), stamps, drop_nulls=whole) for c in columns]
         marker = self._table.marker
         heads: list[tuple[Cell, ...]] = [(_cell((marker, t, PUT, b"")),) for t in stamps]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from vms.errors import VmsError
 from vms.stream.base import Lag, StreamBatch
 from vms.stream.hbase_batch import WalBatch, read_entries
+from vms.stream.hbase_marks import MarkBoard
 from vms.stream.hbase_regions import RegionGuard
 from vms.stream.hbase_sink import Call, Sink, readable_cells
 from vms.stream.hbase_wire import BUSY, Header
@@ -54,9 +55,15 @@ class HBaseSource:
     """
 
     def __init__(
-        self, guard: RegionGuard, *, host: str = "127.0.0.1", port: int = 0, hold: float = DEFAULT_HOLD
+        self,
+        guard: RegionGuard,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        hold: float = DEFAULT_HOLD,
+        marks: MarkBoard | None = None,
     ) -> None:
-        self._guard, self._hold = guard, hold
+        self._guard, self._hold, self._marks = guard, hold, marks
         self._lock = threading.Lock()
         #: Batches that wait for `poll`, and those that it gave out, by region.
         self._waiting: dict[str, deque[_Part]] = {}
@@ -112,7 +119,10 @@ class HBaseSource:
             call.succeed()
 
     def _meant(self, batch: WalBatch) -> WalBatch | None:
-        """The part of a batch that is meant for us."""
+        """The part of a batch that is meant for the views."""
+        if self._marks is not None and batch.table == self._marks.table:
+            self._marks.arrived(batch)
+            return None
         verdict = self._guard.verdict(batch.table, batch.region)
         if verdict.gap is not None:
             return replace(batch, cells=batch.cells.none(), gap=verdict.gap)
