@@ -253,7 +253,7 @@ def test_a_failing_expression_is_told_until_its_row_is_mended_and_other_views_go
 # --- the store -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["", "embedded", "embedded:", "hbase:zk1", "./vms-data", "file:///x"])
+@pytest.mark.parametrize("address", ["", "embedded", "embedded:", "hbase:", "hbas:zk1", "./vms-data", "file:///x"])
 def test_an_address_that_is_none(address: str) -> None:
     with pytest.raises(UserError, match="is not an address; write embedded:PATH"):
         vms.connect(address)
