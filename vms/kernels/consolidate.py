@@ -1,4 +1,4 @@
-"""Consolidate: equal rows once, weights summed, zeros dropped (design section 5)."""
+"""Consolidate: equal rows once, weights summed, zeros dropped (design section 5); rows by their key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from vms.kernels.hashing import jit
-from vms.kernels.keys import hash_row, key_words, same_row
-from vms.model.changes import Changes
+from vms.kernels.keys import hash_row, kernel_array, key_words, same_row
+from vms.model.changes import Bool, Changes, Int64
 from vms.model.types import SqlType
 
 
@@ -46,3 +46,32 @@ def _merge(words, weights, table):
                 weights[i] = 0
                 break
             at = (at + 1) & mask
+
+
+def puts_of_keys(words: Int64, weights: Int64) -> tuple[int, Bool]:
+    """(the most that one key is added, which rows remove a key that is not added), for a consolidated batch."""
+    removed = np.empty(len(words), np.bool_)
+    table = np.full(2 << (len(words) - 1).bit_length(), -1, np.int64)
+    return _puts_of_keys(words, kernel_array(weights), table, removed), removed
+
+
+@jit
+def _puts_of_keys(words, weights, table, removed):
+    mask = table.shape[0] - 1
+    most, puts, first = 0, np.zeros(words.shape[0], np.int64), np.empty(words.shape[0], np.int64)
+    for i in range(words.shape[0]):
+        h = hash_row(words, i)
+        at = h & mask
+        while table[at] >= 0:
+            if table[at] >> 32 == h and same_row(words, table[at] & 0xFFFF_FFFF, words, i):
+                break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = h << 32 | i
+        first[i] = table[at] & 0xFFFF_FFFF
+        if weights[i] > 0:
+            puts[first[i]] += weights[i]
+            most = max(most, puts[first[i]])
+    for i in range(words.shape[0]):
+        removed[i] = weights[i] < 0 and puts[first[i]] == 0
+    return most

@@ -71,21 +71,20 @@ def key_words(columns: Sequence[Column], types: Sequence[SqlType], rows: int, *,
 
 def words_to_columns(words: Int64, types: Sequence[SqlType], *, nullable: bool) -> tuple[Column, ...]:
     """The inverse of `key_words`. High words and validity are left out where no row needs them."""
-    at = 0
-    masks = words[:, key_width(types, nullable=False) :]
+    by_column = words.T if words.flags.f_contiguous else np.ascontiguousarray(words.T)
+    masks = by_column[key_width(types, nullable=False) :]
     nullable = nullable and bool(masks.any())
-    columns = []
+    columns, at = [], 0
     for j, type_ in enumerate(types):
-        codes = np.ascontiguousarray(words[:, at])
-        high = None
+        codes = by_column[at]
+        high = valid = None
         if type_.wide:
             at += 1
-            if (words[:, at] != codes >> 63).any():
-                high = np.ascontiguousarray(words[:, at])
+            if (by_column[at] != codes >> 63).any():
+                high = by_column[at]
         at += 1
-        valid = None
         if nullable:
-            null = (masks[:, j // 64] >> (j % 64)) & 1
+            null = (masks[j // 64] >> (j % 64)) & 1
             if null.any():
                 valid = null == 0
         columns.append(Column(codes, valid, high))

@@ -207,9 +207,8 @@ class EpochRun:
 
     def _source_positions(self, node: Node) -> list[int]:
         assert isinstance(node.spec, Source)
-        delta_view = self._store.delta_views[node.spec.table]
-        names = [*delta_view.table.key, *delta_view.columns]
-        return [names.index(c) for c in node.spec.columns]
+        position = self._store.delta_views[node.spec.table].position
+        return [position[c] for c in node.spec.columns]
 
     def _source(self, node: Node) -> Changes:
         assert isinstance(node.spec, Source)

@@ -71,6 +71,7 @@ class VirtualStore:
         self.delta_views: dict[str, DeltaView] = {}
         self.operations: dict[str, Operation] = {}
         self._nodes: dict[str, Node] = {}
+        self._placed: tuple[Ring, str, Program] | None = None
 
     def tables_to_scan(self, program: Program) -> tuple[str, ...]:
         """The tables that `program` reads more of than is held here."""
@@ -155,6 +156,10 @@ class VirtualStore:
 
     def place(self, ring: Ring, member: str) -> None:
         """Tell the operations where they run: who owns grand totals, whether rows travel after combining."""
+        placed = (ring, member, self.program)
+        if placed == self._placed:
+            return
+        self._placed = placed
         feeds_exchange = {i for n in self._nodes.values() if isinstance(n.spec, Exchange) for i in n.inputs}
         for id_, operation in self.operations.items():
             if isinstance(operation, AggregationOperation):

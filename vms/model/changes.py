@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +102,9 @@ class Changes:
         )
 
     @staticmethod
+    @cache
     def empty(width: int) -> Changes:
+        """No rows. One object for all, as most operations have nothing to do in a small epoch."""
         return Changes(tuple(Column.empty() for _ in range(width)), np.empty(0, np.int64))
 
 

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import pyarrow as pa
@@ -44,16 +44,17 @@ class SqlType:
     kind: Kind
     precision: int = 0
     scale: int = 0
+    #: Whether a value may need a (high, low) pair. Not a property: it is asked for with every batch.
+    wide: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        wide = self.kind is Kind.DECIMAL and self.precision > MAX_NARROW_PRECISION
+        object.__setattr__(self, "wide", wide)
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({self.precision}, {self.scale})"
         return self.kind.value
-
-    @property
-    def wide(self) -> bool:
-        """Whether a value may need a (high, low) pair."""
-        return self.kind is Kind.DECIMAL and self.precision > MAX_NARROW_PRECISION
 
     @property
     def arrow(self) -> pa.DataType:

@@ -21,11 +21,12 @@ from vms.plan.expr import Call, Case, Cast, Expr, InList, Literal, Ref, children
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One node of an expression: `run` on the results of earlier steps. Refs have no `run`."""
+    """One node of an expression: `run` on the results of earlier steps, or, for a Ref, `read` its column."""
 
     expr: Expr
     args: tuple[int, ...]
     run: Run | None
+    read: Callable[[Column], Value] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,10 @@ class Evaluator:
         """One column for each expression."""
         values: list[Value] = []
         for step in self._steps:
-            if step.run is None:
-                assert isinstance(step.expr, Ref)
-                values.append(Value.of_column(changes.columns[step.expr.index], step.expr.type))
-            else:
+            if step.run is not None:
                 values.append(step.run([values[i] for i in step.args]))
+            elif step.read is not None and isinstance(step.expr, Ref):
+                values.append(step.read(changes.columns[step.expr.index]))
         rows, columns, failed = len(changes), [], None
         for root in self._roots:
             expr, value = self._steps[root].expr, values[root]
@@ -76,7 +76,8 @@ class Evaluator:
                 self._known[key] = self._compile(e_lowered)
             else:
                 args = tuple(self._compile(c) for c in children(e))
-                self._steps.append(_Step(e, args, _runner(e, self._pool)))
+                read = Value.reader(e.type) if isinstance(e, Ref) else None
+                self._steps.append(_Step(e, args, _runner(e, self._pool), read))
                 self._known[key] = len(self._steps) - 1
         return self._known[key]
 

@@ -39,11 +39,12 @@ class Value:
     tight: bool = False
 
     @staticmethod
-    def of_column(column: Column, type_: SqlType) -> Value:
+    def reader(type_: SqlType) -> Callable[[Column], Value]:
+        """The function that makes values of columns of a type."""
         if type_.kind is Kind.BOOLEAN:
-            return Value(column.codes != 0, column.valid)
-        bounds = type_bounds(type_) if column.high is None else None
-        return Value(column.codes, column.valid, column.high, bounds=bounds)
+            return lambda column: Value(column.codes != 0, column.valid)
+        bounds = type_bounds(type_)
+        return lambda c: Value(c.codes, c.valid, c.high, None, bounds if c.high is None else None)
 
     @staticmethod
     def of_literal(literal: Literal, pool: TextPool) -> Value:

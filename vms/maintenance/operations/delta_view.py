@@ -46,6 +46,8 @@ class DeltaView:
         self.table, self.columns, self._pool = table, tuple(columns), pool
         self.key_types: tuple[SqlType, ...] = tuple(c.type for c in table.key_columns)
         self.value_types: tuple[SqlType, ...] = tuple(table.by_name[c].type for c in columns)
+        #: Where a column stands in what is emitted.
+        self.position = {name: i for i, name in enumerate((*table.key, *columns))}
         self.forgotten_ts = -1
         position = {c.name: i for i, c in enumerate(table.value_columns)}
         self._bits = np.array([position[c] for c in columns], np.int64)

@@ -41,16 +41,20 @@ class JoinOperation(ReverseJoin):
             (key_width(left_types, nullable=True), key_width(right_types, nullable=True)),
         )
         super().__init__(node, left_types, right_types, pool, index)
+        self._width = len(left_types) + len(right_types)
 
     def step(self, inputs: Sequence[Changes]) -> Changes:
-        left, right = self._with_key(LEFT, inputs[LEFT]), self._with_key(RIGHT, self._right(inputs[RIGHT]))
-        left_keys, right_keys = self._enter(LEFT, left), self._enter(RIGHT, right)
-        from_left = self._matches(LEFT, left, left_keys)
-        self._add(LEFT, left_keys, left)
-        from_right = self._matches(RIGHT, right, right_keys)
-        self._add(RIGHT, right_keys, right)
-        self._index.release(np.concatenate([left_keys, right_keys]))
-        return self._filtered(Changes.concat([from_left, from_right], len(self._types[LEFT] + self._types[RIGHT])))
+        joined, touched = [], []
+        for side, changes in ((LEFT, inputs[LEFT]), (RIGHT, self._right(inputs[RIGHT]))):
+            rows = self._with_key(side, changes)
+            if len(rows):
+                keys = self._enter(side, rows)
+                joined.append(self._matches(side, rows, keys))
+                self._add(side, keys, rows)
+                touched.append(keys)
+        if touched:
+            self._index.release(np.concatenate(touched))
+        return self._filtered(Changes.concat(joined, self._width))
 
     def contents(self) -> Changes:
         rows = self._rows(LEFT, self._index.row_ids(LEFT))
@@ -61,6 +65,8 @@ class JoinOperation(ReverseJoin):
         """`rows` of one side joined with what is kept of the other."""
         other = RIGHT - side
         positions, found = self._index.probe(other, key_ids)
+        if not len(found):
+            return Changes.empty(self._width)
         ours, theirs = rows.take(positions), self._rows(other, found)
         halves = (ours, theirs) if side == LEFT else (theirs, ours)
         return Changes(halves[LEFT].columns + halves[RIGHT].columns, ours.weights * theirs.weights)

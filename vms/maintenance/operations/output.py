@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from vms.errors import ProtocolViolation
-from vms.kernels.consolidate import consolidate
-from vms.kernels.keys import MIN_ENTRIES, KeyIndex, key_width, key_words
+from vms.kernels.consolidate import consolidate, puts_of_keys
+from vms.kernels.keys import key_words
 from vms.maintenance.messages import ViewRows
 from vms.model.changes import Changes
 from vms.plan.plan import Node, Output
@@ -23,10 +21,7 @@ def view_rows(node: Node, changes: Changes) -> ViewRows:
         return ViewRows(changes, changes)
     types = [node.types[k] for k in node.spec.key]
     words = key_words([changes.columns[k] for k in node.spec.key], types, len(changes), nullable=True)
-    index = KeyIndex(key_width(types, nullable=True), max(MIN_ENTRIES, 1 << len(changes).bit_length()))
-    ids, _ = index.upsert(words)
-    put = changes.weights > 0
-    times = np.bincount(ids[put], changes.weights[put], index.capacity)
-    if times.max() > 1:
+    most, removed = puts_of_keys(words, changes.weights)
+    if most > 1:
         raise ProtocolViolation(f"view {node.spec.view}: two rows with one key {node.spec.key} in one epoch")
-    return ViewRows(changes.where(put), changes.where(~put & (times[ids] == 0)))
+    return ViewRows(changes.where(changes.weights > 0), changes.where(removed))
