@@ -106,8 +106,8 @@ def _add_peer(address: HBaseAddress, tables: Sequence[str]) -> Command:
 class Attachments:
     """Changes and reads the attachment of one VMS."""
 
-    def __init__(self, session: Session, store: HBaseStore) -> None:
-        self._session, self._store, self.address = session, store, store.address
+    def __init__(self, session: Session, store: HBaseStore, address: HBaseAddress) -> None:
+        self._session, self._store, self.address = session, store, address
 
     # --- what stands -----------------------------------------------------------------------------------------
 

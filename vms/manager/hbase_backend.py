@@ -15,20 +15,22 @@ import fcntl
 import os
 import re
 import socket
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from vms.clock import Clock
-from vms.errors import AlreadyExists, StoreError, UserError
+from vms.errors import AlreadyExists, Conflict, StoreError, UserError
 from vms.manager.backend import make_folder, open_log
 from vms.manager.hbase_attachment import Attachments, marks_table, peer_name
 from vms.manager.hbase_latest import Latest
 from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import MOST_ROWS, Token
+from vms.ring.membership import ManagerInfo, Membership
 from vms.ring.peer import PeerServer
-from vms.ring.session import Session
+from vms.ring.session import SESSION_SECONDS, Session
 from vms.ring.zookeeper import ZooKeeperCoordination
 from vms.store import hbase_commands as commands
 from vms.store.base import Family, Mutation
@@ -42,6 +44,9 @@ from vms.stream.rereads import Rereads
 
 if TYPE_CHECKING:
     from vms.manager.runtime import Runtime
+
+#: Between two looks whether ZooKeeper has forgotten a manager that died.
+_PAUSE_SECONDS = 0.5
 
 
 class HBaseBackend:
@@ -62,10 +67,11 @@ class HBaseBackend:
             undo.callback(self.store.close)
             self.session = Session(address.zookeeper_hosts, address.root)
             undo.callback(self.session.close)
+            self._join()
             hbase = Session(address.zookeeper_hosts, address.znode)
             undo.callback(hbase.close)
             self.coordination = ZooKeeperCoordination(self.session)
-            self.attachments = Attachments(self.session, self.store)
+            self.attachments = Attachments(self.session, self.store, address)
             self.clock = _clock(folder / "clock")
             self.log = open_log(folder / "log", log)
             board = MarkBoard(marks_table(address))
@@ -77,6 +83,25 @@ class HBaseBackend:
             self.source = Rereads(self.wal)
             self._open = undo.pop_all()
         self._runtime: Runtime | None = None
+
+    def _join(self) -> None:
+        """Be the only View Manager of this VMS; one that died is forgotten with its session."""
+        membership = Membership(self.session)
+        info = ManagerInfo("single", f"{socket.gethostname()}:{os.getpid()}", log=socket.gethostname())
+        deadline = time.monotonic() + 2 * SESSION_SECONDS
+        while True:
+            try:
+                others = sorted(set(membership.managers()) - {info.id})
+                if others:
+                    raise StoreError(f"View Managers of {self.address} run already ({', '.join(others)})")
+                membership.join(info)
+                return
+            except Conflict:
+                if time.monotonic() > deadline:
+                    there = membership.managers()
+                    where = f" ({there[info.id].address})" if info.id in there else ""
+                    raise StoreError(f"the View Manager of {self.address} runs in another process{where}") from None
+                time.sleep(_PAUSE_SECONDS)
 
     def started(self, runtime: Runtime) -> None:
         self._runtime = runtime

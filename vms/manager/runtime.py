@@ -109,6 +109,8 @@ class Runtime:
         self._subscriptions = Subscriptions(self._changed)
         self._hurry, self._news = threading.Event(), threading.Event()
         self._stop = self._ended = False
+        #: Whether the last step ended in the middle: readers may not have been told of the last commit.
+        self._doubtful = False
         self._failure: BaseException | None = None
         #: Why the views are being made anew from the base tables; None: they are not.
         self.rebuilding: str | None = None
@@ -228,14 +230,20 @@ class Runtime:
         if not self._stop:
             return False
         others = not isinstance(self.neighbours, Alone)
-        return self.record.committed or (others and time.monotonic() - self._last_issue > _STOP_SECONDS)
+        return self.record.committed or (
+            (others or self._doubtful) and time.monotonic() - self._last_issue > _STOP_SECONDS
+        )
 
     def _step(self) -> bool:
         """A step, where this manager may act; what others are there for heals without us."""
-        if isinstance(self.neighbours, Alone):
-            return self.step()
         try:
-            return self.step() if self._present() else False
+            if not self._present():
+                return False
+            if self._doubtful and self.record.committed:
+                self._publish()
+                self._settle()
+            self._doubtful = False
+            return self.step()
         except SessionLost:
             return True
         except StoreUnavailable as error:
@@ -261,6 +269,7 @@ class Runtime:
         self._events.clear()
         self._leader = Leader()
         self._intake.reset()
+        self._doubtful = True
 
     def _rest(self) -> None:
         """Until there may be something to do: within the interval, changes of the source do not count."""
