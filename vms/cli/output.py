@@ -69,16 +69,6 @@ def write_facts(facts: Mapping[str, Any], out: TextIO) -> None:
     out.writelines(f"{name:{width}}{_printable(str(value))}\n" for name, value in facts.items())
 
 
-def size(count: int) -> str:
-    """Bytes with three digits: `0 B`, `5.56 KB`, `151 MB`."""
-    found, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if found < 999.5 or unit == "TB":
-            break
-        found /= 1000
-    return f"{found:.3g} {unit}"
-
-
 FORMATS: dict[str, Callable[[pa.Table, TextIO], None]] = {
     "table": write_table,
     "csv": write_csv,

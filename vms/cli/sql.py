@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -85,22 +86,26 @@ def sql(settings: Settings, commands: tuple[str, ...], files: tuple[Path, ...], 
 
 @click.command()
 @click.argument("subject", metavar="VIEW|SELECT")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @click.pass_obj
-def explain(settings: Settings, subject: str) -> None:
+def explain(settings: Settings, subject: str, as_json: bool) -> None:
     """How a view is maintained: its operations, rounds and state. Takes a view's name, or a SELECT.
 
-    A SELECT is only planned, so this also tells whether it can become a view.
+    Of a view it also tells which other views share its operations, and how much memory they hold. A SELECT is only
+    planned, so this also tells whether it can become a view.
 
     \b
     Examples:
       vms explain totals
       vms view explain totals
       vms explain "SELECT shop, sum(price) AS total FROM sales GROUP BY shop"
+      vms explain totals --json | jq '.operations[] | {operation, memory_bytes, views}'
     """
     import vms
 
+    subject = subject.strip().rstrip(";")
     with vms.connect(settings.store) as db:
-        click.echo(db.explain(subject.strip().rstrip(";")).rstrip("\n"))
+        click.echo(json.dumps(db.explain_data(subject)) if as_json else db.explain(subject).rstrip("\n"))
 
 
 class _Writer:

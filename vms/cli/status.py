@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from vms.cli.output import write_facts, write_records
+from vms.plan.describe import describe_size, listed
+
 if TYPE_CHECKING:
     from vms.cli.main import Settings
+
+
+#: Shared operations that are shown; JSON has all.
+_SHOWN = 12
 
 
 @click.command()
@@ -23,6 +30,7 @@ def status(settings: Settings, as_json: bool) -> None:
     Examples:
       vms status
       vms status --json | jq .views
+      vms status --json | jq -r '.parts[] | select(.views | length > 1) | .operation'
       vms status --json | jq -e '.dead_letters == 0 and .waiting == 0'
     """
     import vms
@@ -37,15 +45,13 @@ def status(settings: Settings, as_json: bool) -> None:
 
 def write_status(found: Mapping[str, Any], out: TextIO) -> None:
     """For people: what is well in one line each, what is not in words."""
-    from vms.cli.output import size, write_facts, write_records
-
     waiting, tables, views = found["waiting"], found["tables"], found["views"]
     facts = {
         "store": found["store"],
         "epoch": f"{found['epoch']}, generation {found['generation']}",
         "waiting": f"{waiting} changes" if waiting else "nothing: every view is fresh",
-        "memory": size(found["memory_bytes"]),
-        "disk": size(found["disk_bytes"]),
+        "memory": describe_size(found["memory_bytes"]),
+        "disk": describe_size(found["disk_bytes"]),
         "dead letters": found["dead_letters"] or "none",
     }
     if found["rebuilding"]:
@@ -55,16 +61,34 @@ def write_status(found: Mapping[str, Any], out: TextIO) -> None:
     out.write("\n")
     write_records([_record("table", n, t, columns) for n, t in tables.items()], "no tables", out)
     out.write("\n")
-    write_records(
-        [_record("view", n, v, ("rows", "failing_rows", "tables")) for n, v in views.items()], "no views", out
-    )
+    write_records([_view(n, v) for n, v in views.items()], "no views", out)
+    _write_shared([p for p in found["parts"] if len(p["views"]) > 1], out)
     told = [f"view {n} cannot be read: {v['failure']}" for n, v in views.items() if v["failing_rows"]]
     told += [f"view {n} is not right, rebuild it: {v['stopped']}" for n, v in views.items() if v["stopped"]]
     for text in [*found["warnings"], *told]:
         out.write(f"\nwarning: {text}\n")
 
 
-def _record(kind: str, name: str, values: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    from vms.cli.output import size
+def _view(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`own` is the part of the memory that no other view uses."""
+    reads = [*values["tables"], *values["views"]]
+    record = _record("view", name, {**values, "reads": reads}, ("rows", "failing_rows", "reads"))
+    return {**record, "own": describe_size(values["own_bytes"])}
 
-    return {kind: name, **{c: values[c] for c in columns}, "memory": size(values["memory_bytes"])}
+
+def _write_shared(parts: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    """What several views have in common, the largest first; each is there once."""
+    if not parts:
+        return
+    out.write("\n")
+    records = [
+        {"shared": p["operation"], "used by": listed(p["views"]), "memory": describe_size(p["memory_bytes"])}
+        for p in parts[:_SHOWN]
+    ]
+    write_records(records, "", out)
+    if len(parts) > _SHOWN:
+        out.write(f"and {len(parts) - _SHOWN} more that are shared: vms status --json\n")
+
+
+def _record(kind: str, name: str, values: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {kind: name, **{c: values[c] for c in columns}, "memory": describe_size(values["memory_bytes"])}

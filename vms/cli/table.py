@@ -177,7 +177,8 @@ def _text(value: str) -> str:
 
 
 def _write(found: dict[str, Any]) -> None:
-    from vms.cli.output import size, write_facts, write_records
+    from vms.cli.output import write_facts, write_records
+    from vms.plan.describe import describe_size
 
     write_facts(
         {
@@ -186,7 +187,7 @@ def _write(found: dict[str, Any]) -> None:
             "key": ", ".join(found["key"]) or "hidden, generated: duplicates are kept",
             "encoding": f"{found['encoding']}, in column family {found['family']}",
             "views": ", ".join(found["views"]) or "none reads it",
-            "memory": size(found["memory_bytes"]),
+            "memory": describe_size(found["memory_bytes"]),
             "dead letters": found["dead_letters"] or "none",
         },
         sys.stdout,

@@ -41,7 +41,7 @@ view.add_command(explain)
 @_AS_JSON
 @click.pass_obj
 def list_(settings: Settings, as_json: bool) -> None:
-    """All views, with the tables that they read.
+    """All views, with the tables and views that they read.
 
     \b
     Examples:
@@ -57,7 +57,9 @@ def list_(settings: Settings, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
     else:
-        shown = [{k: v[k] for k in ("view", "rows", "failing_rows", "tables")} for v in found]
+        shown = [
+            {**{k: v[k] for k in ("view", "rows", "failing_rows")}, "reads": [*v["tables"], *v["views"]]} for v in found
+        ]
         write_records(shown, "no views; make one with: vms view create --help", sys.stdout)
 
 
@@ -290,15 +292,17 @@ def _select(text: str) -> Query:
 
 
 def _write(found: dict[str, Any]) -> None:
-    from vms.cli.output import size, write_facts, write_records
+    from vms.cli.output import write_facts, write_records
+    from vms.plan.describe import describe_size
 
     write_facts(
         {
             "view": found["view"],
             "rows": found["rows"],
-            "tables": ", ".join(found["tables"]),
+            "reads": ", ".join([*found["tables"], *(f"view {v}" for v in found["views"])]),
+            "read by": ", ".join(found["read_by"]) or "no view",
             "cells": found["encoding"] if found["layout"] == "columns" else "all values of a row in one",
-            "memory": f"{size(found['memory_bytes'])} with what it shares",
+            "memory": f"{describe_size(found['memory_bytes'])}, of which {describe_size(found['own_bytes'])} its own",
             "failing rows": found["failing_rows"] or "none",
         },
         sys.stdout,

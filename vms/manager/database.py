@@ -23,7 +23,7 @@ from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
 from vms.model.changes import UNDECODABLE
 from vms.model.table import HIDDEN_KEY, BaseTable
 from vms.model.token import Token
-from vms.plan.explain import explain
+from vms.plan.explain import Running, explain, explain_data
 from vms.plan.frontend import ViewPlan
 from vms.stream.decode import read_rows
 from vms.viewtable.layout import ViewLayout
@@ -148,7 +148,7 @@ class Database:
 
     def drop_view(self, name: str) -> None:
         before = self.catalog
-        after = before.without_view(name)
+        after = before.without_view(name, self.readers(name))
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
 
@@ -164,9 +164,14 @@ class Database:
     def _read_catalog(self) -> int:
         return self.runtime.readable.point.catalog
 
-    def readers(self, table: str) -> list[str]:
-        """The views that read the table."""
-        return [v for v in self.catalog.views if table in self.plan(v).plan.sources]
+    def readers(self, name: str) -> list[str]:
+        """The views that read the table or view, themselves or through others, oldest first."""
+        found: list[str] = []
+        for view in sorted(self.catalog.views.values(), key=lambda v: v.created):
+            plan = self.plan(view.name)
+            if name in plan.tables or {name, *found} & set(plan.views):
+                found.append(view.name)
+        return found
 
     def plan(self, view: str) -> ViewPlan:
         """The maintenance plan of a registered view."""
@@ -174,13 +179,23 @@ class Database:
         return self.runtime.programs.plan(self.catalog, view, definition.sql)
 
     def explain(self, view_or_sql: str) -> str:
-        """The maintenance plan of a view, or of a SELECT that could become one."""
+        """The maintenance plan of a view, or of a SELECT that could become one; of a view also who shares its
+        operations, and their memory."""
+        return explain(*self._explained(view_or_sql))
+
+    def explain_data(self, view_or_sql: str) -> dict[str, Any]:
+        """What `explain` says, as plain values."""
+        return explain_data(*self._explained(view_or_sql))
+
+    def _explained(self, view_or_sql: str) -> tuple[ViewPlan, Running | None]:
+        from vms.manager.sharing import running
+
         name = view_or_sql.strip().lower()
         if name in self.catalog.views:
-            return explain(self.plan(name))
+            return self.plan(name), running(self, name)
         if " " not in name:
             self.catalog.view(name)
-        return explain(self.runtime.programs.plan(self.catalog, "explained", view_or_sql))
+        return self.runtime.programs.plan(self.catalog, "explained", view_or_sql), None
 
     # --- rows ------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vms.errors import UnknownName, UnsupportedSql
+from vms.errors import UnknownName
 from vms.maintenance.record import Program
-from vms.model.catalog import Catalog
+from vms.model.catalog import Catalog, ViewDefinition
 from vms.plan.frontend import ViewPlan, plan_view
 from vms.plan.plan import MaintenancePlan
 
@@ -14,20 +14,35 @@ class Programs:
 
     def __init__(self) -> None:
         self._programs: dict[int, Program] = {}
-        self._plans: dict[tuple[str, str, str], ViewPlan] = {}
+        #: Each plan with the views that it reads, by the versions that brought them.
+        self._plans: dict[tuple[str, str, str], tuple[ViewPlan, set[ViewDefinition]]] = {}
 
     def plan(self, catalog: Catalog, name: str, sql: str) -> ViewPlan:
-        """The plan of one view over the catalog's tables."""
+        """The plan of one view over the catalog's tables and the views that were there before it."""
         key = (name, sql, repr(catalog.tables))
-        if key not in self._plans:
+        if key in self._plans:
+            plan, read = self._plans[key]
+            if all(catalog.views.get(v.name) == v for v in read):
+                return plan
+        plan = self._planned(catalog, name, sql)
+        self._plans[key] = plan, {catalog.views[v] for v in plan.views}
+        return plan
+
+    def _planned(self, catalog: Catalog, name: str, sql: str) -> ViewPlan:
+        """Only earlier views are read: no later one changes what a name means, and none comes to read itself."""
+        known = catalog.views[name].created if name in catalog.views else catalog.version + 1
+        earlier = {v.name: v for v in catalog.views.values() if v.created < known}
+        views: dict[str, ViewPlan] = {}
+        while True:
             try:
-                self._plans[key] = plan_view(name, sql, catalog.tables)
+                return plan_view(name, sql, catalog.tables, views=views)
             except UnknownName as error:
-                if error.name not in catalog.views:
+                if error.kind != "table or view":
                     raise
-                advice = "put its SELECT in brackets into FROM: what two views have in common is kept once"
-                raise UnsupportedSql(f"reading the view {error.name}", advice) from None
-        return self._plans[key]
+                if error.name not in earlier or error.name in views:
+                    raise UnknownName(error.kind, error.name, [*catalog.tables, *earlier]) from None
+                view = earlier[error.name]
+                views[view.name] = self.plan(catalog, view.name, view.sql)
 
     def program(self, catalog: Catalog) -> Program:
         """What the catalog means to the core."""

@@ -13,9 +13,8 @@ from datafusion import SessionConfig, SessionContext, SQLOptions
 
 from vms.errors import SqlError
 from vms.manager.script import Query, names_in, quoted
-from vms.model.table import HIDDEN_KEY, BaseTable, TableColumn
+from vms.model.table import HIDDEN_KEY
 from vms.model.token import Token
-from vms.model.types import from_arrow
 from vms.plan.refusals import explain_error, plain
 
 if TYPE_CHECKING:
@@ -45,12 +44,12 @@ def run_query(db: Database, query: Query | str, *, level: str = "any", token: To
 def _run(db: Database, sql: str, level: str, token: Token | None) -> pa.Table:
     names = names_in(sql)
     context = SessionContext(SessionConfig(_SETTINGS))
-    known: dict[str, BaseTable] = dict(db.catalog.tables)
+    known = {name: [c.name for c in t.visible_columns] for name, t in db.catalog.tables.items()}
     for name in sorted(names & db.catalog.tables.keys()):
         _register(context, name, _rows(db, name, with_hidden=HIDDEN_KEY in names))
     for name in sorted(names & db.catalog.views.keys()):
         rows = db.view(name).read(level=level, token=token)
-        known[name] = _as_table(name, rows.schema)
+        known[name] = rows.column_names
         _register(context, name, rows)
     try:
         frame = context.sql_with_options(sql, _QUERIES_ONLY)
@@ -66,11 +65,6 @@ def _rows(db: Database, name: str, *, with_hidden: bool) -> pa.Table:
     table = db.catalog.tables[name]
     columns = table.columns if with_hidden else table.visible_columns
     return db.scan(name).select([c.name for c in columns])
-
-
-def _as_table(name: str, schema: pa.Schema) -> BaseTable:
-    """A view's columns in the form in which names are suggested from."""
-    return BaseTable(name, tuple(TableColumn(f.name, from_arrow(f.type)) for f in schema), (schema.names[0],))
 
 
 def _register(context: SessionContext, name: str, rows: pa.Table) -> None:

@@ -32,7 +32,6 @@ from vms.manager.parser import (
 from vms.manager.query import run_query
 from vms.manager.script import Query
 from vms.manager.writes import check_insert, check_update, insert_rows, table_for_writing, update_rows
-from vms.model.catalog import Catalog
 from vms.model.table import BaseTable, TableColumn
 from vms.plan.plan import Field
 
@@ -83,9 +82,9 @@ def _execute(db: Database, statement: Statement) -> StatementResult:
         case Delete():
             return _delete(db, statement)
         case Show(what=what):
-            return _answer("SHOW", _tables(db.catalog) if what == "tables" else _views(db.catalog))
+            return _answer("SHOW", _tables(db) if what == "tables" else _views(db))
         case Describe(name=name):
-            return _answer("DESCRIBE", _describe(db, name))
+            return _described(db, name)
         case Explain(subject=subject):
             return _answer("EXPLAIN", pa.table({"plan": _explain(db, subject).splitlines()}))
         case Select(query=query):
@@ -159,25 +158,46 @@ def _delete(db: Database, statement: Delete) -> StatementResult:
     return _done("DELETE", f"{_count(keys)} of {table.name} deleted")
 
 
-def _tables(catalog: Catalog) -> pa.Table:
-    tables = [t for _, t in sorted(catalog.tables.items())]
+def _tables(db: Database) -> pa.Table:
+    tables = [t for _, t in sorted(db.catalog.tables.items())]
     return pa.table(
         {
             "table": pa.array([t.name for t in tables], pa.string()),
             "key": pa.array([None if t.hidden_key else ", ".join(t.key) for t in tables], pa.string()),
             "columns": pa.array([len(t.visible_columns) for t in tables], pa.int32()),
+            "read by": pa.array([_names(db.readers(t.name)) for t in tables], pa.string()),
         }
     )
 
 
-def _views(catalog: Catalog) -> pa.Table:
-    views = [v for _, v in sorted(catalog.views.items())]
+def _views(db: Database) -> pa.Table:
+    views = [v for _, v in sorted(db.catalog.views.items())]
     return pa.table(
         {
             "view": pa.array([v.name for v in views], pa.string()),
+            "reads": pa.array([_names(_read_by(db, v.name)) for v in views], pa.string()),
+            "read by": pa.array([_names(db.readers(v.name)) for v in views], pa.string()),
             "definition": pa.array([v.sql for v in views], pa.string()),
         }
     )
+
+
+def _read_by(db: Database, view: str) -> list[str]:
+    """The tables and views that the view names."""
+    plan = db.plan(view)
+    return [*plan.tables, *plan.views]
+
+
+def _names(names: Sequence[str]) -> str | None:
+    return ", ".join(names) or None
+
+
+def _described(db: Database, name: str) -> StatementResult:
+    """The columns; beside their number what it reads and who reads it."""
+    table = _describe(db, name)
+    reads = _names(_read_by(db, name)) if name in db.catalog.views else None
+    facts = {"reads": reads, "read by": _names(db.readers(name))}
+    return StatementResult("DESCRIBE", table, "; ".join([_count(table), *(f"{k} {v}" for k, v in facts.items() if v)]))
 
 
 def _describe(db: Database, name: str) -> pa.Table:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from vms.manager.sharing import own_bytes, parts, users
+
 if TYPE_CHECKING:
     from vms.manager.database import Database
 
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
 def status(db: Database) -> dict[str, Any]:
     """Plain values.
 
-    `waiting` are entries of the change stream that no view has seen; 0 means that every view is fresh. Memory of
-    what several views share is counted with each of them, and once in the total.
+    `waiting` are entries of the change stream that no view has seen; 0 means that every view is fresh. `parts` are
+    the operations and DeltaViews that hold memory, with the views that use them: what several share is there once, as
+    in the total.
     """
-    runtime, letters = db.runtime, db.runtime.dead.counts()
+    runtime, letters, used = db.runtime, db.runtime.dead.counts(), users(db)
     return {
         "store": db.address,
         "epoch": runtime.readable.point.epoch,
@@ -27,7 +30,8 @@ def status(db: Database) -> dict[str, Any]:
         "rebuilding": runtime.rebuilding,
         "warnings": list(runtime.warnings),
         "tables": {name: table_status(db, name, letters) for name in db.catalog.tables},
-        "views": {name: view_status(db, name) for name in db.catalog.views},
+        "views": {name: view_status(db, name, used) for name in db.catalog.views},
+        "parts": parts(db),
     }
 
 
@@ -45,15 +49,19 @@ def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[st
     }
 
 
-def view_status(db: Database, name: str) -> dict[str, Any]:
-    """`failure` is one of the failing rows in words; `stopped` is why the view has to be rebuilt."""
+def view_status(db: Database, name: str, used: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
+    """`failure` is one of the failing rows in words; `stopped` is why the view has to be rebuilt; `own_bytes` is what
+    the view shares with no other. `used`: as `users` finds it."""
     failing, failure = db.runtime.readable.errors.get(name, (0, None))
-    plan, gap = db.plan(name).plan, db.view(name).gap
+    plan, gap = db.plan(name), db.view(name).gap
     return {
         "rows": db.view(name).count(),
-        "tables": list(plan.sources),
+        "tables": list(plan.tables),
+        "views": list(plan.views),
+        "read_by": db.readers(name),
         "failing_rows": failing,
         "failure": failure,
         "stopped": None if gap is None else f"table {gap.table}: {gap.reason}",
-        "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.nodes),
+        "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.plan.nodes),
+        "own_bytes": own_bytes(name, db.runtime.memory, users(db) if used is None else used),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -76,10 +76,10 @@ class Catalog:
         self._free(table.name)
         return replace(self, version=self.version + 1, tables={**self.tables, table.name: table})
 
-    def without_table(self, name: str, readers: list[str]) -> Catalog:
+    def without_table(self, name: str, readers: Sequence[str]) -> Catalog:
+        """`readers`: the views that read it, themselves or through other views, oldest first."""
         self.table(name)
-        if readers:
-            raise UserError(f"table {name} is read by view {', '.join(readers)}; drop the view first")
+        _refuse_readers(f"table {name}", readers)
         left = {n: t for n, t in self.tables.items() if n != name}
         return replace(self, version=self.version + 1, tables=left)
 
@@ -88,8 +88,10 @@ class Catalog:
         view = ViewDefinition(name, sql, self.version + 1, form)
         return replace(self, version=self.version + 1, views={**self.views, name: view})
 
-    def without_view(self, name: str) -> Catalog:
+    def without_view(self, name: str, readers: Sequence[str] = ()) -> Catalog:
+        """`readers`: as in `without_table`."""
         self.view(name)
+        _refuse_readers(f"view {name}", readers)
         left = {n: v for n, v in self.views.items() if n != name}
         return replace(self, version=self.version + 1, views=left)
 
@@ -128,3 +130,11 @@ class Catalog:
 def _view(name: str, sql: str, created: int, layout: str = "columns", encoding: str = "bytes") -> ViewDefinition:
     """Version 0.1 kept no form: it wrote columns in the encoding of HBase's Bytes."""
     return ViewDefinition(name, sql, created, ViewForm(Layout(layout), Encoding(encoding)))
+
+
+def _refuse_readers(what: str, readers: Sequence[str]) -> None:
+    if len(readers) == 1:
+        raise UserError(f"{what} is read by view {readers[0]}; drop the view first")
+    if readers:
+        names = ", ".join(reversed(readers))
+        raise UserError(f"{what} is read by views {names}; drop them first, in this order")

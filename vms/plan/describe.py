@@ -15,6 +15,8 @@ from vms.plan.plan import Aggregate, Field, Frame, TopK, WindowCall
 
 _INFIX = {**ARITHMETIC, **BITS, **COMPARISONS, **CONNECTIVES, **PATTERNS}
 _PLAIN = re.compile(r"[\w.#]+|[\w.]+\(.*\)")
+#: Names that `listed` shows.
+_NAMED = 5
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -114,6 +116,22 @@ def _bound(distance: int | None, side: str, key: SqlType | None) -> str:
         days = datetime.timedelta(days=1) if key.kind is Kind.DATE else datetime.timedelta(microseconds=1)
         size = str(abs(distance) * days).removesuffix(", 0:00:00")
     return f"{size} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
+
+
+def describe_size(count: int) -> str:
+    """Bytes with three digits: `0 B`, `5.56 KB`, `151 MB`."""
+    found, unit = float(count), "B"
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if found < 999.5 or unit == "TB":
+            break
+        found /= 1000
+    return f"{found:.3g} {unit}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names) if more < 2 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def _inner(e: Expr, fields: Sequence[Field]) -> str:

@@ -6,7 +6,9 @@ how many exchanges between members an operation runs; everything in one round ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from vms.plan.contributions import AccumulatorKind, layout_of
 from vms.plan.describe import (
@@ -16,8 +18,10 @@ from vms.plan.describe import (
     describe_expr,
     describe_frame,
     describe_order,
+    describe_size,
     describe_top_k,
     describe_window,
+    listed,
 )
 from vms.plan.frontend import ViewPlan
 from vms.plan.plan import (
@@ -50,19 +54,66 @@ _JOINS = {
 }
 
 
-def explain(view: ViewPlan) -> str:
+@dataclass(frozen=True)
+class Running:
+    """A registered view among the others. `views` and `memory`: who uses a part, and its bytes, where a part is a
+    node's id or `table:NAME`. `readers`: the views that read this one."""
+
+    views: Mapping[str, Sequence[str]]
+    memory: Mapping[str, int]
+    readers: Sequence[str]
+
+
+def explain(view: ViewPlan, running: Running | None = None) -> str:
     """The view's columns, its operations with rounds and state, and the DataFusion plan they came from."""
-    text = _Explanation(view.plan)
+    text = _Explanation(view.plan, view.name, running)
     output = view.plan.outputs[view.name]
     sections = [
         (f"view {view.name}", [_column(f) for f in view.fields]),
+        ("reads", [*(f"table {t}" for t in view.tables), *(f"view {v}" for v in view.views)]),
+        ("read by", [f"view {v}" for v in (running.readers if running is not None else ())]),
         ("operations", text.tree(output)),
         ("rounds", text.rounds()),
         ("state", text.state()),
+        ("memory", text.memory()),
         ("notes", list(view.notes)),
         ("from the DataFusion plan", view.logical.splitlines()),
     ]
     return "\n".join(line for title, body in sections if body for line in (title, *(f"  {b}" for b in body))) + "\n"
+
+
+def explain_data(view: ViewPlan, running: Running | None = None) -> dict[str, Any]:
+    """The same as plain values. `views` of an operation are all that use it, this one among them."""
+    text = _Explanation(view.plan, view.name, running)
+    return {
+        "view": view.name,
+        "columns": [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in view.fields],
+        "tables": list(view.tables),
+        "views": list(view.views),
+        "read_by": list(running.readers) if running is not None else [],
+        "operations": [
+            {
+                "id": n.id,
+                "operation": describe_operation(view.plan, n),
+                "round": text.round_of(n),
+                "inputs": list(n.inputs),
+                **text.use(n.id),
+            }
+            for n in view.plan.nodes
+        ],
+        "delta_views": [
+            {"table": t, "columns": list(columns), **text.use(f"table:{t}")} for t, columns in view.plan.sources.items()
+        ],
+        "rounds": text.rounds(),
+        "state": text.state(),
+        "notes": list(view.notes),
+        "datafusion": view.logical.splitlines(),
+    }
+
+
+def describe_operation(plan: MaintenancePlan, node: Node) -> str:
+    """One operation in one line."""
+    return _Explanation(plan)._operation(node)
 
 
 def _column(f: Field) -> str:
@@ -70,8 +121,8 @@ def _column(f: Field) -> str:
 
 
 class _Explanation:
-    def __init__(self, plan: MaintenancePlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: MaintenancePlan, view: str = "", running: Running | None = None) -> None:
+        self._plan, self._view, self._running = plan, view, running
         self._round: dict[str, int] = {}
         for n in plan.nodes:
             below = max((self._round[i] for i in n.inputs), default=0)
@@ -80,11 +131,42 @@ class _Explanation:
     def _input(self, n: Node, side: int = 0) -> Node:
         return self._plan.node(n.inputs[side])
 
-    def tree(self, n: Node, depth: int = 0) -> list[str]:
-        """The node and all below it, one line each."""
-        lines = [f"{'  ' * depth}{self._operation(n)}  [round {self._round[n.id]}]"]
+    def round_of(self, n: Node) -> int:
+        return self._round[n.id]
+
+    def use(self, part: str) -> dict[str, Any]:
+        """Who uses a part, and its memory."""
+        if self._running is None:
+            return {"views": [], "memory_bytes": 0}
+        return {
+            "views": list(self._running.views.get(part, ())),
+            "memory_bytes": self._running.memory.get(part, 0),
+        }
+
+    def _others(self, part: str) -> list[str]:
+        return [v for v in self.use(part)["views"] if v != self._view]
+
+    def tree(self, n: Node, depth: int = 0, told: Sequence[str] = ()) -> list[str]:
+        """The node and all below it, one line each; who shares them is said at the topmost one."""
+        others = self._others(n.id)
+        sharing = f", shared with {listed(others)}" if others and others != told else ""
+        lines = [f"{'  ' * depth}{self._operation(n)}  [round {self._round[n.id]}{sharing}]"]
         for i in n.inputs:
-            lines += self.tree(self._plan.node(i), depth + 1)
+            lines += self.tree(self._plan.node(i), depth + 1, others)
+        return lines
+
+    def memory(self) -> list[str]:
+        """Every part that holds memory, the largest first, and who shares it."""
+        names = {f"table:{t}": f"DeltaView of {t}" for t in self._plan.sources}
+        names |= {n.id: self._operation(n) for n in self._plan.nodes}
+        sizes = {part: self.use(part)["memory_bytes"] for part in names}
+        lines = []
+        for part in sorted((p for p in names if sizes[p]), key=lambda p: -sizes[p]):
+            others = self._others(part)
+            lines.append(
+                f"{describe_size(sizes[part]):>7}  {names[part]}"
+                + (f", shared with {listed(others)}" if others else "")
+            )
         return lines
 
     def _operation(self, n: Node) -> str:

@@ -7,19 +7,20 @@ shape it, `rounds` spreads it over the members.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from datafusion import LogicalPlan, SessionConfig, SessionContext, SQLOptions
 from datafusion.substrait import Producer
 
-from vms.errors import InternalError, SqlError
+from vms.errors import InternalError, SqlError, UnknownName
 from vms.model.table import BaseTable
 from vms.model.types import from_arrow
 from vms.plan.join_order import order_joins
-from vms.plan.logical import Rel
+from vms.plan.logical import Rel, View
 from vms.plan.plan import Field, MaintenancePlan, TopK
 from vms.plan.refusals import Refused, check, explain_error, holds, place, plain
 from vms.plan.rounds import TIMES, to_rounds
@@ -52,7 +53,8 @@ _RULES_OF_SETS = ("eliminate_join",)
 class ViewPlan:
     """A view that can be maintained.
 
-    `fields` are its visible columns. `logical` is DataFusion's optimised plan, as text. `notes` tell what of
+    `fields` are its visible columns. `logical` is DataFusion's optimised plan, as text. `tables` and `views` are those
+    that the text names, also where the plan needs nothing of them. `root` computes its rows. `notes` tell what of
     the text has no effect.
     """
 
@@ -61,34 +63,69 @@ class ViewPlan:
     plan: MaintenancePlan
     fields: tuple[Field, ...]
     logical: str
+    tables: tuple[str, ...]
+    views: tuple[str, ...]
+    root: Rel = field(repr=False)
     notes: tuple[str, ...] = ()
 
 
 def plan_view(
-    name: str, sql: str, tables: Mapping[str, BaseTable], row_counts: Mapping[str, int] | None = None
+    name: str,
+    sql: str,
+    tables: Mapping[str, BaseTable],
+    row_counts: Mapping[str, int] | None = None,
+    views: Mapping[str, ViewPlan] | None = None,
 ) -> ViewPlan:
     """The maintenance plan of `CREATE MATERIALIZED VIEW name AS sql`.
 
-    A pure function of its arguments: the same text, tables and row counts give the same plan with the same
-    node ids. Raises SqlError or UnknownName for what is wrong with the text and UnsupportedSql, with position
-    and advice, for what cannot be maintained.
+    A pure function of its arguments: the same text, tables, views and row counts give the same plan with the same
+    node ids. The plans of `views` that the text reads become part of it. Raises SqlError or UnknownName for what is
+    wrong with the text and UnsupportedSql, with position and advice, for what cannot be maintained.
     """
     check(sql)
     counted = _counted(sql)
-    context = _context(tables, counted)
-    optimised = _optimised(context, sql, tables)
+    views = views or {}
+    known = {**{n: _columns(t) for n, t in tables.items()}, **{v: p.fields for v, p in views.items()}}
+    context = _context(known, counted)
     try:
+        parsed, optimised = _optimised(context, sql, known)
         _refuse_null_aware(optimised)
         _refuse_lone_set(optimised)
         windows = read_calls(optimised)
-        read = read_plan(_exported(optimised, context), tables, counted, windows)
+        contents = {v: Rel(View(v, plan.root), (), plan.fields) for v, plan in views.items()}
+        read = read_plan(_exported(optimised, context), tables, contents, counted, windows)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
+    except UnknownName as error:
+        if (error.kind, error.name) != ("table or view", name):
+            raise
+        raise place(sql, Refused("a view that reads itself", "join a fixed number of times", name)) from None
     except Refused as refused:
         raise place(sql, refused) from None
     schema = context.create_dataframe_from_logical_plan(optimised).schema()
     fields = _visible(root, read.names, schema)
     plan = to_rounds(name, root, fields, tables)
-    return ViewPlan(name, sql, plan, fields, optimised.display_indent(), _notes(plan, read.ordered))
+    named = _named(parsed)
+    return ViewPlan(
+        name,
+        sql,
+        plan,
+        fields,
+        optimised.display_indent(),
+        tuple(t for t in sorted(tables) if t in named),
+        tuple(v for v in sorted(views) if v in named),
+        root,
+        _notes(plan, read.ordered),
+    )
+
+
+def _named(parsed: LogicalPlan) -> set[str]:
+    """What the text reads, before anything of it is left out as not needed."""
+    return set(re.findall(r"^\s*TableScan: (\S+)", parsed.display_indent(), re.MULTILINE))
+
+
+def _columns(table: BaseTable) -> tuple[Field, ...]:
+    """The columns that a SELECT may read."""
+    return tuple(Field(c.name, c.type, c.nullable and c.name not in table.key) for c in table.visible_columns)
 
 
 def _notes(plan: MaintenancePlan, ordered: bool) -> tuple[str, ...]:
@@ -102,27 +139,28 @@ def _notes(plan: MaintenancePlan, ordered: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _context(tables: Mapping[str, BaseTable], counted: Counted) -> SessionContext:
+def _context(tables: Mapping[str, Sequence[Field]], counted: Counted) -> SessionContext:
     """A session in which every table is declared and empty."""
     context = SessionContext(SessionConfig(_SETTINGS))
     for rule in (*_RULES_LEFT_OUT, *(_RULES_OF_SETS if counted.intersect or counted.excepted else ())):
         context.remove_optimizer_rule(rule)
-    for name, table in tables.items():
-        schema = pa.schema(
-            pa.field(c.name, c.type.arrow, c.nullable and c.name not in table.key) for c in table.visible_columns
-        )
+    for name, columns in tables.items():
+        schema = pa.schema(pa.field(c.name, c.type.arrow, c.nullable) for c in columns)
         no_rows = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
         context.register_record_batches('"' + name.replace('"', '""') + '"', [[no_rows]])
     return context
 
 
-def _optimised(context: SessionContext, sql: str, tables: Mapping[str, BaseTable]) -> LogicalPlan:
-    """The text as DataFusion understands it."""
+def _optimised(
+    context: SessionContext, sql: str, known: Mapping[str, Sequence[Field]]
+) -> tuple[LogicalPlan, LogicalPlan]:
+    """The text as DataFusion understands it, as it stands and optimised."""
     queries_only = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
     try:
-        return context.sql_with_options(sql, queries_only).optimized_logical_plan()
+        frame = context.sql_with_options(sql, queries_only)
+        return frame.logical_plan(), frame.optimized_logical_plan()
     except Exception as error:
-        raise explain_error(error, sql, tables) from None
+        raise explain_error(error, sql, {name: [c.name for c in columns] for name, columns in known.items()}) from None
 
 
 def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:

@@ -18,6 +18,7 @@ from vms.plan.logical import (
     Group,
     Match,
     Rel,
+    View,
     as_columns,
     as_equalities,
     conjunction,
@@ -156,6 +157,8 @@ def most_rows(rel: Rel, tables: Mapping[str, BaseTable]) -> int | None:
     if isinstance(spec, Source):
         declared = tables[spec.table].rows_estimate
         return declared if declared is not None and declared <= SMALL else None
+    if isinstance(spec, View):
+        return most_rows(spec.root, tables)
     if _one_row(rel, tables):
         return 1
     if isinstance(spec, TopK) and spec.limit is not None and spec.limit <= SMALL:

@@ -18,6 +18,7 @@ from vms.plan.logical import (
     Group,
     Match,
     Rel,
+    View,
     conjunction,
     conjuncts,
     equal_columns,
@@ -108,6 +109,8 @@ def _size(rel: Rel, rows: Mapping[str, int]) -> tuple[float, float] | None:
     spec = rel.spec
     if isinstance(spec, Source):
         return (float(rows[spec.table]), 1.0) if spec.table in rows else None
+    if isinstance(spec, View):
+        return _size(spec.root, rows)
     sizes = [_size(i, rows) for i in rel.inputs]
     known = [s for s in sizes if s is not None]
     if len(known) < len(sizes):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vms.model.table import BaseTable
 from vms.plan.expr import Expr
-from vms.plan.logical import Group, Match, Nothing, Rel, carried, equal_columns
+from vms.plan.logical import Group, Match, Nothing, Rel, View, carried, equal_columns
 from vms.plan.plan import Join, JoinKind, Projection, Repetition, Source, TopK, Union, Window
 
 #: Columns that always hold the same value: any one of them stands for all.
@@ -25,6 +25,8 @@ def key_of(rel: Rel, tables: Mapping[str, BaseTable]) -> tuple[Equal, ...] | Non
             if table.hidden_key or not set(table.key) <= set(spec.columns):
                 return None
             return tuple(frozenset({spec.columns.index(k)}) for k in table.key)
+        case View():
+            return key_of(spec.root, tables)
         case Projection():
             below = key_of(rel.input, tables)
             return None if below is None else through(below, spec.exprs)

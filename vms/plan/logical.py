@@ -2,7 +2,7 @@
 
 `Source`, `Selection`, `Projection`, `Join`, `Union`, `Repetition`, `TopK` and `Window` are those of the plan.
 `Match` is a join whose condition is not yet split into keys, `Group` an aggregation not yet split into its local and
-its final half, `Whole` a relation of which all columns are wanted.
+its final half, `View` another view that is read, `Whole` a relation of which all columns are wanted.
 """
 
 from __future__ import annotations
@@ -49,6 +49,15 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """All rows of a registered view, computed by `root`. No pass looks inside: so its operations stay the same, and
+    are those of the view itself."""
+
+    name: str
+    root: Rel
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """One row without columns: what a SELECT without FROM reads. No plan holds it."""
 
@@ -62,7 +71,21 @@ class Whole:
 class Rel:
     """One relation: what it does, what it reads, and its columns."""
 
-    spec: Source | Selection | Projection | Join | Match | Union | Repetition | Group | TopK | Window | Nothing | Whole
+    spec: (
+        Source
+        | View
+        | Selection
+        | Projection
+        | Join
+        | Match
+        | Union
+        | Repetition
+        | Group
+        | TopK
+        | Window
+        | Nothing
+        | Whole
+    )
     inputs: tuple[Rel, ...]
     fields: tuple[Field, ...]
 

@@ -8,14 +8,13 @@ positions only: DataFusion alone decides what the text means.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot.errors import SqlglotError
 
 from vms.errors import SqlError, UnknownName, UnsupportedSql, UserError
-from vms.model.table import BaseTable
 
 _DIALECT = "postgres"
 
@@ -149,8 +148,11 @@ _PREFIXES = re.compile(
 )
 
 
-def explain_error(error: Exception, sql: str, tables: Mapping[str, BaseTable]) -> UserError:
-    """What DataFusion found wrong with the text, as an error for its author."""
+def explain_error(error: Exception, sql: str, known: Mapping[str, Collection[str]]) -> UserError:
+    """What DataFusion found wrong with the text, as an error for its author.
+
+    `known`: the tables and views that may be read, with their columns.
+    """
     text = str(error)
     if m := _SYNTAX.search(text):
         said = m["text"].replace('\\"', '"')
@@ -160,12 +162,12 @@ def explain_error(error: Exception, sql: str, tables: Mapping[str, BaseTable]) -
             return SqlError(message, line=int(at[1]), column=int(at[2]))
         return SqlError(message, **_place(sql, len(sql.rstrip())))
     if m := _NO_TABLE.search(text):
-        return UnknownName("table or view", m["name"].removeprefix("datafusion.").removeprefix("public."), tables)
+        return UnknownName("table or view", m["name"].removeprefix("datafusion.").removeprefix("public."), known)
     if m := _NO_FIELD.search(text):
         name = m["name"].replace('"', "")
-        columns = {c.name for t in tables.values() for c in t.visible_columns}
-        known = {*columns, *(f"{t}.{c}" for t, c in _qualified(tables))}
-        return UnknownName("column", name, known - {name})
+        columns = {c for of in known.values() for c in of}
+        qualified = {f"{t}.{c}" for t, of in known.items() for c in of}
+        return UnknownName("column", name, (columns | qualified) - {name})
     if m := _NO_FUNCTION.search(text):
         return SqlError(f"there is no function named {m['name']}", **_first(sql, m["name"]))
     if "Projections require unique expression names" in text or "duplicate qualified field name" in text:
@@ -183,10 +185,6 @@ def explain_error(error: Exception, sql: str, tables: Mapping[str, BaseTable]) -
             **_first(sql, m[1]),
         )
     return SqlError("this SELECT has no meaning here: " + plain(text))
-
-
-def _qualified(tables: Mapping[str, BaseTable]) -> Iterable[tuple[str, str]]:
-    return ((name, c.name) for name, t in tables.items() for c in t.visible_columns)
 
 
 _TYPE_NAMES = {

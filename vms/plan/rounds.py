@@ -15,7 +15,7 @@ from vms.model.table import BaseTable
 from vms.model.types import BIGINT
 from vms.plan.contributions import contribution_fields, layout
 from vms.plan.keys import Equal, key_of, merge_equal, through
-from vms.plan.logical import Group, Rel
+from vms.plan.logical import Group, Rel, View
 from vms.plan.plan import (
     Aggregate,
     Aggregation,
@@ -86,6 +86,8 @@ class _Builder:
         match spec:
             case Source():
                 return self.add(spec, (), rel.fields, self._key_spread(spec))
+            case View():
+                return self.place(spec.root)
             case Selection() | Repetition():
                 below = self.place(rel.input)
                 return self.add(spec, (below,), rel.fields, below.spread)

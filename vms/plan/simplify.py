@@ -15,6 +15,7 @@ from vms.plan.join_keys import with_keys
 from vms.plan.logical import (
     Group,
     Rel,
+    View,
     Whole,
     moved,
     pick,
@@ -50,6 +51,8 @@ def _prune(rel: Rel, needed: set[int]) -> tuple[Rel, dict[int, int]]:
             kept = sorted(needed)
             source = Source(spec.table, tuple(spec.columns[i] for i in kept))
             return Rel(source, (), tuple(rel.fields[i] for i in kept)), _positions(kept)
+        case View():
+            return rel, _positions(list(range(rel.width)))
         case Selection():
             below, places = _prune(rel.input, needed | refs(spec.predicate))
             return select(below, moved(spec.predicate, places)), places

@@ -50,14 +50,19 @@ class ReadPlan:
 
 
 def read_plan(
-    plan_bytes: bytes, tables: Mapping[str, BaseTable], text: Counted, windows: Sequence[Sequence[CallText]] = ()
+    plan_bytes: bytes,
+    tables: Mapping[str, BaseTable],
+    views: Mapping[str, Rel],
+    text: Counted,
+    windows: Sequence[Sequence[CallText]] = (),
 ) -> ReadPlan:
-    """The logical tree of an exported plan over these tables; `text` and `windows` tell what the plan does not."""
+    """The logical tree of an exported plan over these tables and views; `text` and `windows` tell what the plan
+    does not."""
     plan = Plan()
     plan.ParseFromString(plan_bytes)
     functions = {x.extension_function.function_anchor: x.extension_function.name for x in plan.extensions}
     root = plan.relations[0].root
-    reader = _Reader(functions, tables, text, windows)
+    reader = _Reader(functions, tables, views, text, windows)
     rel = reader.read(root.input)
     if _reads_nothing(rel):
         raise _no_table()
@@ -69,11 +74,12 @@ class _Reader:
         self,
         functions: Mapping[int, str],
         tables: Mapping[str, BaseTable],
+        views: Mapping[str, Rel],
         text: Counted,
         windows: Sequence[Sequence[CallText]],
     ) -> None:
         self._functions, self._exprs = functions, ExprReader(functions)
-        self._tables, self._text, self._windows = tables, text, list(windows)
+        self._tables, self._views, self._text, self._windows = tables, views, text, list(windows)
         self.ordered = False
 
     def read(self, r: SubstraitRel) -> Rel:
@@ -119,17 +125,20 @@ class _Reader:
         if kind != "named_table":
             raise _no_table()
         name = x.named_table.names[-1]
+        if x.HasField("filter"):
+            raise InternalError(f"a filter was pushed into the scan of {name}")
+        chosen = [i.field for i in x.projection.select.struct_items] if x.HasField("projection") else None
+        if name in self._views:
+            view = self._views[name]
+            return view if chosen is None else pick(view, chosen)
         table = self._tables.get(name)
         if table is None:
             raise Refused(f"reading {name}", "read declared tables only", name.split("(")[0])
         columns = list(table.visible_columns)
-        if x.HasField("projection"):
-            columns = [columns[i.field] for i in x.projection.select.struct_items]
+        if chosen is not None:
+            columns = [columns[i] for i in chosen]
         fields = tuple(Field(c.name, c.type, c.nullable and c.name not in table.key) for c in columns)
-        rel = Rel(Source(name, tuple(c.name for c in columns)), (), fields)
-        if x.HasField("filter"):
-            raise InternalError(f"a filter was pushed into the scan of {name}")
-        return rel
+        return Rel(Source(name, tuple(c.name for c in columns)), (), fields)
 
     def _project(self, x: Any) -> Rel:
         if is_window(x):
