@@ -1,6 +1,6 @@
 """Random views over random histories, against both oracles after every step: `make fuzz N=10000 START=0`.
 
-One seed makes a history and several views. One member runs all of them as one merged plan; three members, between
+One seed makes a history, several views, and one over some of those. One member runs all of them as one merged plan; three members, between
 which slots move, run them too. After every step each view must equal both oracles, in what was emitted so far and
 in what its state says it holds.
 """
@@ -11,7 +11,7 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
@@ -25,7 +25,8 @@ from vms.maintenance.virtual_store import ALL_SLOTS
 from vms.model.changes import Int64
 from vms.model.ring import SLOTS
 from vms.model.table import BaseTable
-from vms.plan.frontend import plan_view
+from vms.model.types import DOUBLE
+from vms.plan.frontend import ViewPlan, plan_view
 from vms.plan.plan import MaintenancePlan
 from vms.testing.compare import assert_same_rows
 from vms.testing.oracle import DataFusionOracle, DuckOracle, beyond_datafusion
@@ -47,18 +48,42 @@ class Outcome:
 def fuzz(seed: int, views: int = VIEWS) -> Outcome:
     """One seed; raises with the view's SQL and the history's step where something differs."""
     random, outcome = Random(seed), Outcome()
-    generator, plans = Generator(random), []
+    generator, plans = Generator(random), dict[str, ViewPlan]()
     texts: dict[str, str] = {}
     while len(texts) < views:
         name, sql = f"v{len(texts)}", generator.view()
         try:
-            plans.append(plan_view(name, sql, TABLES).plan)
+            plans[name] = plan_view(name, sql, TABLES)
             texts[name] = sql
         except UnsupportedSql as refusal:
             outcome.refused[_reason(refusal)] += 1
-    check(texts, MaintenancePlan.merge(plans), random)
+    texts["over"] = over(plans, Random(f"over {seed}"))
+    plans["over"] = plan_view("over", texts["over"], TABLES, views=dict(plans))
+    check(texts, MaintenancePlan.merge(p.plan for p in plans.values()), random)
     outcome.checked = len(texts)
     return outcome
+
+
+def over(views: Mapping[str, ViewPlan], random: Random) -> str:
+    """A view over one or two of the views. Doubles are no keys: the oracles may differ in their last digit."""
+    name, other = (random.choice(sorted(views)) for _ in range(2))
+    columns = {n: [f for f in views[n].fields if f.type != DOUBLE] for n in (name, other)}
+    pairs = [(a, b) for a in columns[name] for b in columns[other] if a.type == b.type]
+    every = ", ".join(f.name for f in views[name].fields)
+    kinds = ["rows", *(["groups"] if columns[name] else []), *(["join"] if pairs else [])]
+    match random.choice(kinds):
+        case "groups":
+            key, counted = random.choice(columns[name]).name, random.choice(views[name].fields).name
+            return f"SELECT {key}, count(*) AS n, count({counted}) AS c FROM {name} GROUP BY {key}"
+        case "join":
+            a, b = random.choice(pairs)
+            kind = random.choice(["JOIN", "LEFT JOIN", "FULL JOIN"])
+            return (
+                f"SELECT a.{a.name} AS x, count(b.{b.name}) AS n FROM {name} a {kind} {other} b "
+                f"ON a.{a.name} = b.{b.name} GROUP BY a.{a.name}"
+            )
+    condition = f"{random.choice(views[name].fields).name} IS {random.choice(['', 'NOT '])}NULL"
+    return f"SELECT {every} FROM {name} WHERE {condition} UNION ALL SELECT {every} FROM {name}"
 
 
 def check(texts: dict[str, str], plan: MaintenancePlan, random: Random) -> None:
@@ -86,6 +111,7 @@ def check(texts: dict[str, str], plan: MaintenancePlan, random: Random) -> None:
             if not beyond_datafusion(sql):
                 theirs, expected = expected, datafusion.evaluate(sql, rows)
                 assert_same_rows(expected, theirs, f"the oracles about {where}")
+            rows[name] = expected
             assert_same_rows(alone[name].arrow(), expected, where)
             assert_same_rows(engine.contents(name), expected, f"contents: {where}")
             assert_same_rows(members.tables[name].arrow(), expected, f"three members: {where}")
