@@ -1,8 +1,8 @@
 """Random views over random histories, against both oracles after every step: `make fuzz N=10000 START=0`.
 
-One seed makes a history, several views, and one over some of those. One member runs all of them as one merged plan; three members, between
-which slots move, run them too. After every step each view must equal both oracles, in what was emitted so far and
-in what its state says it holds.
+One seed makes a history, several views, and one over some of those. One member runs all of them as one merged plan;
+three members, between which slots move, run them too. After every step each view must equal both oracles, in what was
+emitted so far and in what its state says it holds.
 """
 
 from __future__ import annotations
