@@ -160,7 +160,7 @@ def test_the_first_error_ends_the_run_and_what_was_done_stays() -> None:
 
 def test_a_script_that_cannot_be_read_to_its_end_does_nothing() -> None:
     assert "(line 2, column 2)" in mistake("sql", "-c", TABLES.replace("\n", " ") + "\n FROB x")
-    assert fine("sql", "--format", "csv", "-c", "SHOW TABLES").stdout == "table,key,columns\n"
+    assert fine("sql", "--format", "csv", "-c", "SHOW TABLES").stdout == "table,key,columns,read by\n"
 
 
 def test_the_prompt_goes_on_after_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,8 +174,8 @@ def test_the_prompt_goes_on_after_a_mistake(folder: Path, capsys: pytest.Capture
     out, err = capsys.readouterr()
     results = out.split("\n\n")
     assert [r.splitlines()[0] for r in results] == [
-        "table,key,columns",
-        "view,definition",
+        "table,key,columns,read by",
+        "view,reads,read by,definition",
         "column,type,nullable,key",
         "one",
     ]
@@ -188,7 +188,9 @@ def test_the_prompt_goes_on_after_a_mistake(folder: Path, capsys: pytest.Capture
 def test_explain_takes_a_view_or_a_select() -> None:
     fine("sql", "-c", TABLES)
     by_name, by_text = fine("explain", "totals").stdout, fine("explain", "SELECT id FROM sales WHERE price > 1;").stdout
-    assert by_name.startswith("view totals\n  shop VARCHAR\n  n BIGINT NOT NULL\n  total DECIMAL(19, 2)\noperations\n")
+    assert by_name.startswith(
+        "view totals\n  shop VARCHAR\n  n BIGINT NOT NULL\n  total DECIMAL(19, 2)\nreads\n  table sales\noperations\n"
+    )
     assert by_name == fine("sql", "-c", "EXPLAIN totals").stdout
     assert "Selection price > 1.00" in by_text and by_text.startswith("view explained\n")
     assert fine("sql", "--format", "csv", "-c", "SHOW VIEWS").stdout.count("\n") == 2, "a SELECT is only planned"

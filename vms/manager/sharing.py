@@ -48,9 +48,10 @@ def parts(db: Database) -> list[dict[str, Any]]:
     return sorted(found, key=lambda p: (-p["memory_bytes"], p["part"]))
 
 
-def own_bytes(view: str, memory: Mapping[str, int], used: Mapping[str, list[str]]) -> int:
-    """Memory that would be free without this view."""
-    return sum(count for part, count in memory.items() if used.get(part) == [view])
+def view_bytes(view: str, memory: Mapping[str, int], used: Mapping[str, list[str]]) -> tuple[int, int]:
+    """Memory of what the view uses, and of what it alone does. Text is left out: it belongs to no view."""
+    mine = [part for part in memory if part != "text" and view in used.get(part, ())]
+    return sum(memory[part] for part in mine), sum(memory[part] for part in mine if used[part] == [view])
 
 
 def _other(part: str) -> str:

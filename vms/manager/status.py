@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vms.manager.sharing import own_bytes, parts, users
+from vms.manager.sharing import parts, users, view_bytes
 
 if TYPE_CHECKING:
     from vms.manager.database import Database
@@ -50,10 +50,11 @@ def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[st
 
 
 def view_status(db: Database, name: str, used: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
-    """`failure` is one of the failing rows in words; `stopped` is why the view has to be rebuilt; `own_bytes` is what
-    the view shares with no other. `used`: as `users` finds it."""
+    """`failure` is one of the failing rows in words; `stopped` is why the view has to be rebuilt; `memory_bytes` is of
+    all that the view uses, `own_bytes` of what it shares with no other. `used`: as `users` finds it."""
     failing, failure = db.runtime.readable.errors.get(name, (0, None))
     plan, gap = db.plan(name), db.view(name).gap
+    memory, own = view_bytes(name, db.runtime.memory, users(db) if used is None else used)
     return {
         "rows": db.view(name).count(),
         "tables": list(plan.tables),
@@ -62,6 +63,6 @@ def view_status(db: Database, name: str, used: Mapping[str, list[str]] | None = 
         "failing_rows": failing,
         "failure": failure,
         "stopped": None if gap is None else f"table {gap.table}: {gap.reason}",
-        "memory_bytes": sum(db.runtime.memory.get(node.id, 0) for node in plan.plan.nodes),
-        "own_bytes": own_bytes(name, db.runtime.memory, users(db) if used is None else used),
+        "memory_bytes": memory,
+        "own_bytes": own,
     }
