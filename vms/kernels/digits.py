@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from vms.kernels.hashing import jit
 from vms.kernels.keys import row_jit
 
 MASK32 = np.int64(0xFFFF_FFFF)
@@ -92,7 +93,7 @@ def _divide(a, divisor):
     return rest != np.uint64(0)
 
 
-@row_jit
+@jit
 def quotient(a, exponent, divisors):
     """The double nearest to a * 2**exponent / (the product of the divisors), rounded once.
 

@@ -112,7 +112,7 @@ def _to_digits(words, row, limbs, digits):
         digits[k] = np.uint64(words[row, k])
 
 
-@row_jit
+@jit
 def _finish(count, total, squares, room, exponent, divisors):
     """The variance from the magnitudes of the sum and of the sum of squares."""
     factor = np.empty(2, np.uint64)
