@@ -38,7 +38,7 @@ _BLOCK = 128
 
 def key_width(types: Sequence[SqlType], nullable: bool) -> int:
     """The number of words that `key_words` makes of one row."""
-    return sum(2 if t.wide else 1 for t in types) + (_mask_words(len(types)) if nullable else 0)
+    return len(types) + [t.wide for t in types].count(True) + (_mask_words(len(types)) if nullable else 0)
 
 
 def _mask_words(columns: int) -> int:

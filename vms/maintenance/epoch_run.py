@@ -182,9 +182,9 @@ class EpochRun:
         if isinstance(node.spec, Source):
             results[node.id] = self._contents(node) if full else self._source(node)
             return True
-        if any(i not in results for i in node.inputs):
+        inputs = [results[i] for i in node.inputs if i in results]
+        if len(inputs) < len(node.inputs):
             return False
-        inputs = [results[i] for i in node.inputs]
         if isinstance(node.spec, Exchange):
             merged = self._exchange(node, inputs[0], node.id + FULL if full else node.id)
             if merged is None:
@@ -192,7 +192,7 @@ class EpochRun:
             results[node.id] = merged
         elif isinstance(node.spec, Output):
             results[node.id] = inputs[0]
-        elif existing and not any(len(i) for i in inputs) and not self._has_moved(node):
+        elif existing and not any(map(len, inputs)) and not self._has_moved(node):
             results[node.id] = Changes.empty(len(node.fields))
         else:
             # A stateless node that stays is run a second time for its full contents: by a throw-away copy.

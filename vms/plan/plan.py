@@ -264,7 +264,7 @@ class Node:
     fields: tuple[Field, ...]
     distribution: tuple[int, ...] | None
 
-    @property
+    @cached_property
     def types(self) -> tuple[SqlType, ...]:
         return tuple(f.type for f in self.fields)
 

@@ -8,6 +8,7 @@ operands' bounds prove that nothing overflows, else 128 bits; a result of more t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -100,10 +101,15 @@ def negate(a: Value, type_: SqlType) -> Value:
 def rescale(a: Value, from_scale: int, to_scale: int) -> Value:
     """Scaled integers at another scale; dropped digits round half away from zero. Fails beyond 128 bits."""
     if to_scale > from_scale:
-        return _exact("multiply", a, Value.of_ints([10 ** (to_scale - from_scale)]))
+        return _exact("multiply", a, _power_of_ten(to_scale - from_scale))
     if to_scale == from_scale:
         return a
     return Value.of_wide(wide.scale_down(a.words, from_scale - to_scale)).with_state_of(a)
+
+
+@cache
+def _power_of_ten(digits: int) -> Value:
+    return Value.of_ints([10**digits])
 
 
 def within_precision(a: Value, precision: int) -> Value:
