@@ -22,6 +22,7 @@ from vms.maintenance.messages import ViewRows
 from vms.maintenance.operations.base import StatefulOperation
 from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.output import view_rows
+from vms.maintenance.operations.row_images import RowImages, settling, split
 from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.record import Program
 from vms.maintenance.source_rows import absent_rows, row_changes
@@ -88,12 +89,14 @@ class EpochRun:
                 parts.append(self._scan(name, cut))
             delta_view = self._store.delta_views.get(name)
             if delta_view is None:
-                delta_view = DeltaView(table, read_columns(table, self._plan), self._store.pool)
-                self._store.delta_views[name] = delta_view
+                delta_view = self._store.follow(name)
             if name in cut.changes:
                 columns, pool = delta_view.columns, self._store.pool
                 changes = row_changes(table, columns, cut.changes[name], pool)
-                parts.append(delta_view.step(changes, self._reread(delta_view, cut)))
+                if isinstance(delta_view, RowImages):
+                    parts.append(delta_view.step(changes))
+                else:
+                    parts.append(delta_view.step(*self._settled(delta_view, changes, cut)))
             width = len(delta_view.types)
             self._table_changes[name] = Changes.concat(parts, width)
 
@@ -134,15 +137,16 @@ class EpochRun:
         )
         return _widen(difference, shared, len(fresh.types))
 
-    def _reread(self, delta_view: DeltaView, cut: Cut) -> RowChanges | None:
-        """Rows that were read from the store for this cut, found or not."""
+    def _settled(self, delta_view: DeltaView, changes: RowChanges, cut: Cut) -> tuple[RowChanges, RowChanges | None]:
+        """The changes, and the rows that are known as a whole: those read from the store, and images."""
         name, pool = delta_view.table.name, self._store.pool
-        parts = []
+        changes, images = split(changes)
+        parts = [] if images is None else [settling(images, delta_view.key_types)]
         if name in cut.rereads:
             parts.append(row_changes(delta_view.table, delta_view.columns, cut.rereads[name], pool))
         if name in cut.absent:
             parts.append(absent_rows(delta_view.table, delta_view.columns, cut.absent[name], pool))
-        return RowChanges.concat(parts) if parts else None
+        return changes, RowChanges.concat(parts) if parts else None
 
     def receive(self, edge: str, sender: str, rows: pa.RecordBatch | None) -> None:
         """Another member's part of an edge. Repeats are dropped: one name has one content."""

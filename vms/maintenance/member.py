@@ -62,6 +62,7 @@ from vms.maintenance.messages import (
     WriteRows,
 )
 from vms.maintenance.operations.delta_view import DeltaView
+from vms.maintenance.operations.row_images import RowImages, split
 from vms.maintenance.record import Definitions, Record
 from vms.maintenance.source_rows import key_batch, row_changes
 from vms.maintenance.timeline import TimelineBuffer, slots_of
@@ -337,8 +338,11 @@ class Member:
                 scan = self._scans[name]
                 view.replace(row_changes(table, columns, scan.rows, self.store.pool), horizon=scan.horizon)
             else:
-                view = self.store.delta_views[name]
-            changes = row_changes(table, view.columns, rows, self.store.pool)
+                held = self.store.delta_views[name]
+                if isinstance(held, RowImages):
+                    continue
+                view = held
+            changes, _ = split(row_changes(table, view.columns, rows, self.store.pool))
             unresolved = view.unresolved(changes)
             if len(unresolved):
                 keys[name] = key_batch(table, changes, unresolved, self.store.pool)

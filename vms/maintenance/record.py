@@ -80,12 +80,14 @@ class Program:
     """What a catalog version means to the core: the declared tables and the merged plan of all its views.
 
     `created` tells views of one name apart: one that was dropped and made again has another table to fill.
+    `settled` are the tables that are followed by the images of their changes alone.
     """
 
     version: int
     tables: Mapping[str, BaseTable]
     plan: MaintenancePlan
     created: Mapping[str, int] = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from vms.maintenance.operations.join import JoinOperation
 from vms.maintenance.operations.pre_aggregation import PreAggregationOperation
 from vms.maintenance.operations.projection import ProjectionOperation
 from vms.maintenance.operations.repetition import RepetitionOperation
+from vms.maintenance.operations.row_images import RowImages
 from vms.maintenance.operations.selection import SelectionOperation
 from vms.maintenance.operations.threshold_join import ThresholdJoinOperation
 from vms.maintenance.operations.top_k import TopKOperation
@@ -68,7 +69,7 @@ class VirtualStore:
     def __init__(self) -> None:
         self.pool = TextPool()
         self.program = Program(0, {}, MaintenancePlan(()))
-        self.delta_views: dict[str, DeltaView] = {}
+        self.delta_views: dict[str, DeltaView | RowImages] = {}
         self.operations: dict[str, Operation] = {}
         self._nodes: dict[str, Node] = {}
         self._placed: tuple[Ring, str, Program] | None = None
@@ -103,9 +104,22 @@ class VirtualStore:
         self.delta_views = {t: self._narrow(d) for t, d in self.delta_views.items() if t in sources}
         return new
 
-    def _narrow(self, held: DeltaView) -> DeltaView:
-        """The DeltaView without columns that no view reads any more: the same columns on every member."""
+    def follow(self, name: str) -> DeltaView | RowImages:
+        """Begin with an empty table."""
+        table = self.program.tables[name]
+        columns = read_columns(table, self.program.plan)
+        settled = name in self.program.settled
+        self.delta_views[name] = RowImages(table, columns) if settled else DeltaView(table, columns, self.pool)
+        return self.delta_views[name]
+
+    def _narrow(self, held: DeltaView | RowImages) -> DeltaView | RowImages:
+        """The DeltaView without columns that no view reads any more: the same columns on every member.
+
+        A table that is settled now needs none.
+        """
         columns = read_columns(held.table, self.program.plan)
+        if isinstance(held, RowImages) or held.table.name in self.program.settled:
+            return RowImages(held.table, columns)
         if not set(columns) < set(held.columns):
             return held
         narrow = DeltaView(held.table, columns, self.pool)
@@ -171,9 +185,7 @@ class VirtualStore:
         """Start an empty DeltaView for every table that the program reads: its rows come by hand-over."""
         for name in self.program.plan.sources:
             if name not in self.delta_views:
-                table = self.program.tables[name]
-                columns = read_columns(table, self.program.plan)
-                self.delta_views[name] = DeltaView(table, columns, self.pool)
+                self.follow(name)
 
     def export(self, slots: Bool) -> dict[str, list[pa.RecordBatch]]:
         """The state of these slots: tables by `table:NAME`, operations by node id. Empty parts are left out."""

@@ -152,6 +152,26 @@ class Database:
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
 
+    def use_images(self, table: str) -> None:
+        """From now on every change of the table carries the rows before and after it; no more is remembered of it."""
+        before = self.catalog
+        self._change(before, before.with_images(table, 0))
+        self.settle_images()
+
+    def settle_images(self) -> None:
+        """Forget what is held of tables whose changes carry images, as soon as the stream has passed what was read."""
+        generation = self.runtime.readable.point.generation
+        held = [t for t in self.catalog.tables.values() if t.images is not None and t.images != generation]
+        if held:
+            self.wait(self.latest())
+        for table in held:
+            before = self.catalog
+            self._change(before, before.with_images(table.name, generation))
+
+    def _change(self, before: Catalog, after: Catalog) -> None:
+        self._coordination.change_catalog(before, after)
+        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+
     def rebuild_view(self, name: str) -> list[str]:
         """Make the view anew from its tables, and every other view with it; returns the names of all.
 

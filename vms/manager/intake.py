@@ -22,7 +22,10 @@ class Intake:
     """Batches of the source from their delivery to their acknowledgement. `covers` may be asked by any thread."""
 
     def __init__(
-        self, source: Source, dead: DeadLetterTable, gap: Callable[[StreamBatch], None] = lambda batch: None
+        self,
+        source: Source,
+        dead: DeadLetterTable,
+        gap: Callable[[StreamBatch, str], None],
     ) -> None:
         """`gap` takes note, durably, of a batch in front of which something happened that the stream does not tell."""
         self._source, self._dead, self._gap = source, dead, gap
@@ -51,8 +54,11 @@ class Intake:
             if table is None:
                 self.acknowledge(self._delivery, 0)
                 continue
-            if batch.gap is not None:
-                self._gap(batch)
+            gap = batch.gap
+            if gap is None and table.images is not None and not batch.has_images:
+                gap = "a change came without the row before it; attach the table with --before-images again"
+            if gap is not None:
+                self._gap(batch, gap)
             rows, letters = batch.decode(self._decoder(table))
             self._dead.add(letters, batch.region)
             self.rows += rows.num_rows

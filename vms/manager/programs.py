@@ -13,7 +13,7 @@ class Programs:
     """Compiles each version once. The result depends on the catalog alone, so every process has the same."""
 
     def __init__(self) -> None:
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[tuple[int, frozenset[str]], Program] = {}
         #: Each plan with the views that it reads, by the versions that brought them.
         self._plans: dict[tuple[str, str, str], tuple[ViewPlan, set[ViewDefinition]]] = {}
 
@@ -44,11 +44,13 @@ class Programs:
                 view = earlier[error.name]
                 views[view.name] = self.plan(catalog, view.name, view.sql)
 
-    def program(self, catalog: Catalog) -> Program:
-        """What the catalog means to the core."""
-        if catalog.version not in self._programs:
+    def program(self, catalog: Catalog, generation: int | None = None) -> Program:
+        """What the catalog means to the core, in a generation of the views."""
+        settled = frozenset(t.name for t in catalog.tables.values() if t.images and t.images == generation)
+        key = catalog.version, settled
+        if key not in self._programs:
             plans = [self.plan(catalog, v.name, v.sql).plan for v in catalog.views.values()]
             created = {v.name: v.created for v in catalog.views.values()}
             merged = MaintenancePlan.merge(plans)
-            self._programs[catalog.version] = Program(catalog.version, catalog.tables, merged, created)
-        return self._programs[catalog.version]
+            self._programs[key] = Program(catalog.version, catalog.tables, merged, created, settled)
+        return self._programs[key]

@@ -349,6 +349,8 @@ class Runtime:
             self.warn(f"member {gone} is lost with its state: the views are rebuilt from their tables")
             self._leader.receive(StateLost(self.record.generation, self.record.epoch, gone))
             desired = Desired(self.coordination.newest_ring(), desired.catalog)
+        if self._needs_rows(desired.catalog):
+            self._leader.receive(StateLost(self.record.generation, self.record.epoch, LEADER))
         members = self.coordination.ring(self.record.ring).members if self.record.ring else ()
         step = self._leader.decide(self.record, members, desired, self._now_ms(), due)
         if step is None:
@@ -358,6 +360,17 @@ class Runtime:
         changed = self.coordination.compare_and_set(step.expected, step.record)
         self._record_changed(step.record if changed else self.coordination.record())
         return True
+
+    def _needs_rows(self, version: int) -> bool:
+        """Whether a view of this catalog is new and reads a table of which nothing is held: then all are built anew."""
+        record = self.record
+        if not record.committed or not record.generation or version == record.catalog:
+            return False
+        catalog = self.coordination.catalog(version)
+        settled = self.programs.program(catalog, record.generation).settled
+        before = self.coordination.catalog(record.catalog).views
+        new = [v for name, v in catalog.views.items() if before.get(name) != v] if settled else []
+        return any(settled & self.programs.plan(catalog, v.name, v.sql).plan.sources.keys() for v in new)
 
     def _record_changed(self, record: Record) -> None:
         if record == self.record:
@@ -383,7 +396,8 @@ class Runtime:
         ring = self.coordination.ring(record.ring)
         moved = record.previous_ring != record.ring
         before = self.coordination.ring(record.previous_ring) if moved else None
-        return Definitions(ring, before, self.programs.program(self.coordination.catalog(record.catalog)))
+        catalog = self.coordination.catalog(record.catalog)
+        return Definitions(ring, before, self.programs.program(catalog, record.generation))
 
     def _run_events(self) -> None:
         while self._events:
@@ -517,14 +531,13 @@ class Runtime:
         """Whether the committed epoch holds everything that the token names."""
         return self._intake.covers(token)
 
-    def _take_gap(self, batch: StreamBatch) -> None:
+    def _take_gap(self, batch: StreamBatch, reason: str) -> None:
         """A table changed in a way that its stream does not tell: readers of its views must be told."""
-        assert batch.gap is not None
-        self._gaps.add(Gap(batch.table, self.record.generation, batch.region, batch.last, batch.gap))
+        self._gaps.add(Gap(batch.table, self.record.generation, batch.region, batch.last, reason))
         catalog = self._catalog()
         plans = {name: self.programs.plan(catalog, name, view.sql).plan for name, view in catalog.views.items()}
         stopped = [name for name, plan in plans.items() if batch.table in plan.sources]
-        self.warn(f"table {batch.table}: {batch.gap}; views to rebuild: {', '.join(stopped) or 'none'}")
+        self.warn(f"table {batch.table}: {reason}; views to rebuild: {', '.join(stopped) or 'none'}")
         self._publish()
         self._subscriptions.stop({view: view_stopped(view, self.readable.gaps[batch.table]) for view in stopped})
         id_ = min(self.members.ids, default="")

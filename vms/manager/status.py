@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from vms.maintenance.operations.delta_view import DeltaView
 from vms.manager.sharing import parts, users, view_bytes
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ def status(db: Database) -> dict[str, Any]:
 
 def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[str, Any]:
     """`letters`: dead letters by table. Rows are counted by reading them, but for tables followed in memory."""
-    table = db.catalog.table(name)
+    table, generation = db.catalog.table(name), db.runtime.readable.point.generation
     followed = [h.member.store.delta_views.get(name) for h in db.runtime.members]
+    known = [held for held in followed if isinstance(held, DeltaView)]
     return {
-        "rows": sum(1 for _ in db.store.scan(name)) if None in followed else sum(len(f) for f in followed if f),
+        "rows": sum(map(len, known)) if len(known) == len(followed) else sum(1 for _ in db.store.scan(name)),
         "key": [] if table.hidden_key else list(table.key),
         "encoding": table.encoding.value,
         "views": db.readers(name),
         "memory_bytes": db.runtime.memory.get(f"table:{name}", 0),
+        "images": None if table.images is None else "settled" if table.images == generation else "settling",
         "dead_letters": letters.get(name, 0),
     }
 

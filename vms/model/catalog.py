@@ -76,6 +76,11 @@ class Catalog:
         self._free(table.name)
         return replace(self, version=self.version + 1, tables={**self.tables, table.name: table})
 
+    def with_images(self, name: str, images: int | None) -> Catalog:
+        """The same with another way to follow a table (`BaseTable.images`)."""
+        tables = {**self.tables, name: replace(self.table(name), images=images)}
+        return replace(self, version=self.version + 1, tables=tables)
+
     def without_table(self, name: str, readers: Sequence[str]) -> Catalog:
         """`readers`: the views that read it, themselves or through other views, oldest first."""
         self.table(name)

@@ -110,6 +110,8 @@ class Changes:
 
 #: What happened to a row (codes of the `_kind` column of source rows).
 PUT, DELETE_ROW, DELETE_COLUMN, DELETE_VERSION, UNDECODABLE = range(5)
+#: Of tables whose changes carry images: the whole row before a change, and after it.
+BEFORE, AFTER = 5, 6
 
 
 @dataclass(slots=True)

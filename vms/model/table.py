@@ -49,6 +49,9 @@ class BaseTable:
     encoding: Encoding = Encoding.BYTES
     hidden_key: bool = False
     rows_estimate: int | None = None
+    #: The changes of the table carry the rows before and after them (docs/hbase-stream.md). The number is the
+    #: generation of the views in which nothing else of the table is needed any more; 0: in none yet.
+    images: int | None = None
     by_name: dict[str, TableColumn] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +96,7 @@ class BaseTable:
             "encoding": self.encoding.value,
             "hidden_key": self.hidden_key,
             "rows_estimate": self.rows_estimate,
+            "images": self.images,
         }
 
     @staticmethod
@@ -111,4 +115,5 @@ class BaseTable:
             Encoding(d["encoding"]),
             d["hidden_key"],
             d["rows_estimate"],
+            d.get("images"),
         )

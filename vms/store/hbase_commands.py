@@ -83,6 +83,37 @@ def replicate(table: str, families: Sequence[str], *, on: bool) -> Command:
     return Command(request, f"alter {', '.join([_text(table), *(_family(f, settings) for f in families)])}")
 
 
+#: The coprocessor of deploy/hbase-plugin, and the priority of those that users load.
+_IMAGES_CLASS, _USER_PRIORITY = "vms.hbase.BeforeImages", 1_073_741_823
+
+
+def attach_images(table: str, jar: str, family: str, columns: Sequence[bytes]) -> Command:
+    """Let region servers attach the rows before and after it to each entry of the WAL, these columns of them.
+
+    `jar` is a path that every region server can read, such as hdfs:///vms/vms-hbase-plugin.jar. The table's regions
+    are opened anew.
+    """
+    properties = {"vms.family": family, "vms.columns": ";".join(map(_base64, columns))}
+    request = {
+        "do": "table.observe",
+        "table": table,
+        "class": _IMAGES_CLASS,
+        "jar": jar,
+        "properties": properties,
+    }
+    named = ",".join(f"{key}={value}" for key, value in properties.items())
+    text = _text(f"{jar}|{_IMAGES_CLASS}|{_USER_PRIORITY}|{named}")
+    return Command(request, f"alter {_text(table)}, METHOD => 'table_att', 'coprocessor' => {text}")
+
+
+def detach_images(table: str) -> Command:
+    """End that."""
+    request = {"do": "table.observe", "table": table, "class": _IMAGES_CLASS}
+    return Command(
+        request, f"alter {_text(table)}, METHOD => 'table_remove_coprocessor', CLASSNAME => '{_IMAGES_CLASS}'"
+    )
+
+
 def flush(table: str) -> Command:
     return Command({"do": "table.flush", "table": table}, f"flush {_text(table)}")
 

@@ -46,6 +46,10 @@ class StreamBatch(Protocol):
         Views over the table are not right from here on, until they are made anew.
         """
 
+    @property
+    def has_images(self) -> bool:
+        """Whether every change carries the row before and after it."""
+
     def decode(self, decoder: RowDecoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Its source rows, and what could not be decoded."""
 
@@ -59,6 +63,7 @@ class SourceBatch(NamedTuple):
     last: int
     entries: tuple[Entry, ...]
     gap: str | None = None
+    has_images: bool = False
 
     @staticmethod
     def of(region: Region, entries: list[Entry]) -> SourceBatch:

@@ -7,7 +7,7 @@ change does not name them), then
 |---|---|---|
 | `_seq` | int64 | sequence id of the stream entry; 0 for rows read from the store |
 | `_ts` | int64 | timestamp of the cells |
-| `_kind` | int8 | PUT, DELETE_ROW, DELETE_COLUMN, DELETE_VERSION or UNDECODABLE |
+| `_kind` | int8 | PUT, DELETE_ROW, DELETE_COLUMN, DELETE_VERSION or UNDECODABLE; with images BEFORE or AFTER |
 | `_present` | uint64 | which value columns are named, see `vms.model.changes.RowChanges` |
 
 Nothing that a client wrote into a cell stops the stream (design section 3): what is not declared is ignored,
@@ -110,6 +110,11 @@ class RowDecoder:
         self._name_at = np.cumsum(self._name_len) - self._name_len
         self._family_name = np.frombuffer(table.family.encode(), np.uint8)
         self._all_bits = np.int64((1 << len(table.value_columns)) - 1 - (1 << MARKER_BIT))
+
+    @property
+    def images(self) -> bool:
+        """Whether the changes of the table are decoded from the images that they carry."""
+        return self._table.images is not None
 
     def decode(self, mutations: Sequence[tuple[int, Mutation]]) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Source rows in stream order, and what could not be decoded.

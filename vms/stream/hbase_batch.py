@@ -14,6 +14,8 @@ from vms.kernels.cell_block import (
     ENTRY_FIELDS,
     FAMILY_AT,
     FAMILY_LEN,
+    OLD_AT,
+    OLD_LEN,
     QUALIFIER_AT,
     QUALIFIER_LEN,
     REGION_AT,
@@ -29,13 +31,12 @@ from vms.kernels.cell_block import (
 )
 from vms.model.changes import Int64
 from vms.stream.decode import CellColumns, DeadLetter, RowDecoder
+from vms.stream.hbase_images import ATTRIBUTE, Images, decode_images
 from vms.stream.hbase_wire import Malformed
 
 #: Family of the cells in which HBase tells itself about regions, and the one among them that concerns us.
 META_FAMILY, BULK_LOAD = b"METAFAMILY", b"HBASE::BULK_LOAD"
-#: The attribute of a WAL entry that carries the rows as they were before it.
-OLD_ROWS = b"vms.old"
-_OLD_NAME = np.frombuffer(OLD_ROWS, np.uint8)
+_IMAGES = np.frombuffer(ATTRIBUTE, np.uint8)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,6 +52,7 @@ class WalBatch:
     size: int
     #: When the region server wrote the first entry.
     written_ms: int
+    images: Images
     gap: str | None = None
 
     @property
@@ -58,7 +60,19 @@ class WalBatch:
         return self.cells.cells.shape[1]
 
     def decode(self, decoder: RowDecoder) -> tuple[pa.RecordBatch, list[DeadLetter]]:
-        return decoder.decode_cells(self.cells)
+        found = self.images.cells() if decoder.images else None
+        return decoder.decode_cells(self.cells) if found is None else decode_images(decoder, *found)
+
+    @property
+    def has_images(self) -> bool:
+        """HBase's own cells, which tell of flushes and the like, have none and need none."""
+        bare = self.images.seqs[self.images.length < 0]
+        cells = self.cells
+        needed = (
+            cells.bytes_at(FAMILY_AT, FAMILY_LEN, i) != META_FAMILY
+            for i in np.flatnonzero(np.isin(cells.seqs, bare)).tolist()
+        )
+        return not any(needed) and self.images.cells() is not None
 
     def since(self, floor: int) -> WalBatch | None:
         """The entries from sequence id `floor` on; None where there is none."""
@@ -73,7 +87,10 @@ class WalBatch:
         first = int(seqs[0]) if len(seqs) else self.last
         entries = len(np.unique(kept.entry_of))
         gap = _bulk_load(kept) if self.mutations else self.gap
-        return WalBatch(self.table, self.region, first, self.last, kept, entries, self.size, self.written_ms, gap)
+        images = self.images.since(floor)
+        return WalBatch(
+            self.table, self.region, first, self.last, kept, entries, self.size, self.written_ms, images, gap
+        )
 
 
 def read_entries(parameter: memoryview, block: memoryview) -> list[WalBatch]:
@@ -83,9 +100,9 @@ def read_entries(parameter: memoryview, block: memoryview) -> list[WalBatch]:
     would send them again for ever.
     """
     message = _array(parameter)
-    count = entry_headers(message, _OLD_NAME, np.empty((ENTRY_FIELDS, 0), np.int64))
+    count = entry_headers(message, _IMAGES, np.empty((ENTRY_FIELDS, 0), np.int64))
     headers = np.empty((ENTRY_FIELDS, max(count, 0)), np.int64)
-    if count < 0 or entry_headers(message, _OLD_NAME, headers) < 0:
+    if count < 0 or entry_headers(message, _IMAGES, headers) < 0:
         raise Malformed("the entries of a request cannot be read")
     data, cells, damage = _read_cells(_array(block), headers)
     entry_of = np.repeat(np.arange(count), headers[CELLS] if damage is None else 0)
@@ -108,7 +125,8 @@ def read_entries(parameter: memoryview, block: memoryview) -> list[WalBatch]:
         columns = CellColumns(data, owned, entry_of[of_cells], headers[SEQ, entry_of[of_cells]])
         gap = damage or _bulk_load(columns)
         ends = int(seqs.min()), int(seqs.max())
-        found.append(WalBatch(table, region, *ends, columns, int(mine.sum()), size, int(written.min()), gap))
+        images = Images(message, headers[OLD_AT, mine], headers[OLD_LEN, mine], seqs)
+        found.append(WalBatch(table, region, *ends, columns, int(mine.sum()), size, int(written.min()), images, gap))
     return found
 
 

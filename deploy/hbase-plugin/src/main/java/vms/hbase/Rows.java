@@ -21,7 +21,7 @@ import org.apache.hbase.thirdparty.com.google.gson.JsonObject;
 
 /**
  * Changes of rows that the Thrift gateway cannot express. A row is {"row": KEY, "cells": [[KIND, COLUMN, TIMESTAMP,
- * VALUE], ...]}; puts and deletes of a row are applied together; no timestamp means the server's time.
+ * VALUE], ...]}; puts and deletes of a row are applied together; no timestamp means the server's time, "ttl" a time to live in milliseconds.
  */
 final class Rows {
   private Rows() {}
@@ -45,6 +45,9 @@ final class Rows {
     for (JsonObject row : Json.objects(request, "rows")) {
       byte[] key = Json.bytes(row, "row");
       List<Mutation> parts = parts(key, row.getAsJsonArray("cells"));
+      if (Json.has(row, "ttl")) {
+        parts.forEach(part -> part.setTTL(row.get("ttl").getAsLong()));
+      }
       actions.add(parts.size() == 1 ? parts.get(0) : new RowMutations(key).add(parts));
     }
     table.batch(actions, new Object[actions.size()]);

@@ -12,6 +12,7 @@ import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
+import org.apache.hadoop.hbase.client.CoprocessorDescriptorBuilder;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.util.Bytes;
@@ -38,6 +39,9 @@ final class Tables {
         return describe(admin.getDescriptor(table));
       case "alter":
         alter(admin, table, request);
+        return null;
+      case "observe":
+        observe(admin, table, request);
         return null;
       case "flush":
         admin.flush(table);
@@ -93,6 +97,25 @@ final class Tables {
 
   private static String text(byte[] value) {
     return Bytes.toString(value);
+  }
+
+  /** Loads a coprocessor for the table, in place of one of the same class; without a jar, removes it. */
+  private static void observe(Admin admin, TableName table, JsonObject request) throws Exception {
+    TableDescriptor before = admin.getDescriptor(table);
+    TableDescriptorBuilder after = TableDescriptorBuilder.newBuilder(before);
+    String name = Json.text(request, "class");
+    if (before.hasCoprocessor(name)) {
+      after.removeCoprocessor(name);
+    }
+    if (Json.has(request, "jar")) {
+      CoprocessorDescriptorBuilder observer =
+          CoprocessorDescriptorBuilder.newBuilder(name).setJarPath(Json.text(request, "jar"));
+      for (Map.Entry<String, JsonElement> property : request.getAsJsonObject("properties").entrySet()) {
+        observer.setProperty(property.getKey(), property.getValue().getAsString());
+      }
+      after.setCoprocessor(observer.build());
+    }
+    admin.modifyTable(after.build());
   }
 
   /** Changes the named attributes; the others stay as they are. Without a name: of every family. */
