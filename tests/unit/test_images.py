@@ -14,6 +14,7 @@ from vms.errors import ViewStopped
 from vms.manager.backend import EmbeddedBackend
 from vms.manager.database import Database
 from vms.model.changes import AFTER, BEFORE
+from vms.model.table import BaseTable
 from vms.store.base import Cell, Row
 from vms.store.resolve import gather, newest
 from vms.stream.base import SourceBatch
@@ -83,11 +84,20 @@ class ImagingSource(EmbeddedSource):
         return super().unread(regions)
 
 
+class ImagingBackend(EmbeddedBackend):
+    """The embedded store with such a stream."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, log="local")
+        self.source.close()
+        self.source = ImagingSource(self)
+
+    def attach_images(self, table: BaseTable, jar: str | None) -> None:
+        pass
+
+
 def opened(path: Path) -> Database:
-    backend = EmbeddedBackend(path, log="local")
-    backend.source.close()
-    backend.source = ImagingSource(backend)
-    return Database(backend, epoch_interval=0.005)
+    return Database(ImagingBackend(path), epoch_interval=0.005)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vms.clock import Clock
-from vms.errors import StoreError
+from vms.errors import StoreError, UserError
 from vms.manager.coordination import Coordination, LocalCoordination
 from vms.manager.log import TransactionLog
 from vms.model.catalog import ViewDefinition
@@ -60,6 +60,9 @@ class Backend(Protocol):
 
         What the user should know of it, in a few words; or nothing.
         """
+
+    def attach_images(self, table: BaseTable, jar: str | None) -> None:
+        """Have every change of the table carry the rows before and after it; `jar`: where the plug-in is."""
 
     def drop_table(self, name: str) -> None:
         """The table is not declared any more."""
@@ -110,6 +113,9 @@ class EmbeddedBackend:
             self.store.drop_table(table.name)  # of a CREATE or DROP that was cut off: nothing declares it
         self.store.create_table(table.name, {table.family: Family()}, stream=True)
         return ""
+
+    def attach_images(self, table: BaseTable, jar: str | None) -> None:
+        raise UserError("before-images are for tables of HBase: the embedded store has no use for them")
 
     def drop_table(self, name: str) -> None:
         self.store.drop_table(name)

@@ -152,8 +152,13 @@ class Database:
         self._coordination.change_catalog(before, after)
         self.runtime.wait(lambda: self._read_catalog() >= after.version)
 
-    def use_images(self, table: str) -> None:
-        """From now on every change of the table carries the rows before and after it; no more is remembered of it."""
+    def use_images(self, table: str, jar: str | None = None) -> None:
+        """Let every change of the table carry the rows before and after it: no more is remembered of it then.
+
+        `jar`: where the region servers find the plug-in; by default it is built on this machine.
+        """
+        self.backend.attach_images(self.catalog.table(table), jar)
+        self.wait(self.latest())  # until then changes come without
         before = self.catalog
         self._change(before, before.with_images(table, 0))
         self.settle_images()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import socket
@@ -36,7 +37,8 @@ from vms.store import hbase_commands as commands
 from vms.store.base import Family, Mutation
 from vms.store.hbase import HBaseStore
 from vms.store.hbase_address import HBaseAddress
-from vms.store.hbase_follow import check_followable
+from vms.store.hbase_follow import check_followable, check_imageable
+from vms.store.java import plugin_jar
 from vms.stream.encode import RowEncoder
 from vms.stream.hbase_marks import MarkBoard
 from vms.stream.hbase_source import HBaseSource
@@ -44,6 +46,8 @@ from vms.stream.rereads import Rereads
 
 if TYPE_CHECKING:
     from vms.manager.runtime import Runtime
+
+_LOG = logging.getLogger("vms.manager")
 
 #: Between two looks whether ZooKeeper has forgotten a manager that died.
 _PAUSE_SECONDS = 0.5
@@ -121,6 +125,14 @@ class HBaseBackend:
             self._guard.forget()
         return "" if created else "over HBase's table of that name, as it is"
 
+    def attach_images(self, table: BaseTable, jar: str | None) -> None:
+        settings = self.store.admin.run(commands.describe_table(table.name))
+        check_imageable(table, settings)
+        columns = [table.marker, *(table.qualifier(c.name) for c in table.value_columns)]
+        names = [column.partition(b":")[2] for column in columns]
+        path = jar or f"file://{plugin_jar(_LOG.info)}"
+        self.store.admin.run(commands.attach_images(table.name, path, table.family, names))
+
     def drop_table(self, name: str) -> None:
         """An HBase table that was there before stays."""
         if self.attachments.detach_table(name):
@@ -156,11 +168,14 @@ class HBaseBackend:
     def resolve(self, token: Token, tables: Mapping[str, BaseTable]) -> Token:
         """Rows are read again by their owners, and what HBase had before now is waited for."""
         resolved = Token(token.positions)
+        everything = token.everything
         for name, keys in token.rows.items():
-            if name in tables:
+            if name in tables and tables[name].images is not None:
+                everything = True  # such rows are not read again
+            elif name in tables:
                 region, seq = self.source.ask(tables[name], sorted(keys))
                 resolved = resolved | Token({region: seq})
-        if token.everything:
+        if everything:
             assert self._runtime is not None
             self._latest.wait()
             resolved = resolved | self._runtime.received()

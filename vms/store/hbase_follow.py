@@ -26,3 +26,13 @@ def check_followable(table: BaseTable, families: Mapping[str, Mapping[str, str]]
             f"tells nobody, so no view can follow it; keep the cells for good with: "
             f"vms hbase admin set-family {table.name} {table.family} TTL={FOREVER}"
         )
+
+
+def check_imageable(table: BaseTable, families: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse before-images of a table whose deletes hide puts by another rule than that of timestamps."""
+    check_followable(table, families)
+    if families[table.family].get("NEW_VERSION_BEHAVIOR", "false").lower() == "true":
+        raise UserError(
+            f"family {table.family} of table {table.name} has NEW_VERSION_BEHAVIOR: before-images are not made for it; "
+            "attach the table without them"
+        )

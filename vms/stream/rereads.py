@@ -52,7 +52,8 @@ class Rereads:
         with self._lock:
             for table in [t for t in self._waiting if self._region(t) not in self._outstanding]:
                 entries, region = self._waiting.pop(table), self._region(table)
-                batch = SourceBatch(table, region, entries[0].seq, entries[-1].seq, tuple(entries))
+                # nothing changes here, so nothing lacks an image
+                batch = SourceBatch(table, region, entries[0].seq, entries[-1].seq, tuple(entries), has_images=True)
                 self._outstanding[region] = batch
                 batches.append(batch)
         return batches

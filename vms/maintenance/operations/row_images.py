@@ -59,6 +59,8 @@ class RowImages:
 
     def __init__(self, table: BaseTable, columns: Sequence[str]) -> None:
         self.table, self.columns = table, tuple(columns)
+        #: Where a column is among those that are emitted.
+        self.position = {name: i for i, name in enumerate((*table.key, *columns))}
         keys = tuple(c.type for c in table.key_columns)
         self.types: tuple[SqlType, ...] = keys + tuple(table.by_name[c].type for c in columns)
 
