@@ -1,10 +1,11 @@
-"""`vms hbase`: what concerns HBase alone. The development cluster is in hbase_dev.py."""
+"""`vms hbase`: what concerns HBase alone. Its commands are in hbase_*.py."""
 
 from __future__ import annotations
 
 import click
 
 from vms.cli.hbase_admin import admin
+from vms.cli.hbase_attach import attach, detach, status
 from vms.cli.hbase_dev import dev
 
 
@@ -13,5 +14,5 @@ def hbase() -> None:
     """HBase: a cluster for development, and what VMS needs of yours."""
 
 
-for _command in (dev, admin):
+for _command in (dev, attach, detach, status, admin):
     hbase.add_command(_command)

@@ -75,14 +75,13 @@ def load(
     if skip and len(files) > 1:
         raise click.UsageError("--skip goes with one file")
 
-    import vms
     from vms.manager.load import Load, open_file
     from vms.manager.row_files import CsvForm
     from vms.manager.writes import table_for_writing
 
     names = [n.strip() for n in columns.split(",")] if columns else None
     form = CsvForm(delimiter, not no_header, null)
-    with vms.connect(settings.store) as db, ExitStack() as temporary:
+    with settings.connect() as db, ExitStack() as temporary:
         declared = table_for_writing(db.catalog, table.lower())
         loads = []
         for path in files:

@@ -17,7 +17,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -31,6 +31,9 @@ from vms.cli.table import table
 from vms.cli.view import view
 from vms.errors import StoreError, UserError, ViewNotReadable
 
+if TYPE_CHECKING:
+    from vms.manager.database import Database
+
 DEFAULT_STORE = "embedded:./vms-data"
 
 
@@ -40,6 +43,12 @@ class Settings:
 
     store: str = DEFAULT_STORE
     debug: bool = False
+
+    def connect(self) -> Database:
+        """The database; on HBase with the View Manager in this process."""
+        import vms
+
+        return vms.connect(self.store, manage=self.store.startswith("hbase:"))
 
 
 class _Commands(click.Group):
@@ -118,7 +127,8 @@ def _discard_stdout() -> None:
     default=DEFAULT_STORE,
     show_default=True,
     metavar="KIND:PLACE",
-    help="Where the tables and views are kept. embedded:PATH is a folder on this machine.",
+    help="Where the tables and views are kept. embedded:PATH is a folder on this machine, hbase:HOST:PORT "
+    "the Thrift gateway of an HBase.",
 )
 @click.option("--debug", is_flag=True, envvar="VMS_DEBUG", help="Show the trace of an error.")
 @click.version_option(package_name="vms", message="vms %(version)s")

@@ -72,10 +72,9 @@ def sql(settings: Settings, commands: tuple[str, ...], files: tuple[Path, ...], 
     if not texts and not interactive:
         texts = [sys.stdin.read()]
 
-    import vms
     from vms.manager.statements import run
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         writer = _Writer(format_)
         if interactive:
             interact(db, writer, _prompt())
@@ -101,10 +100,9 @@ def explain(settings: Settings, subject: str, as_json: bool) -> None:
       vms explain "SELECT shop, sum(price) AS total FROM sales GROUP BY shop"
       vms explain totals --json | jq '.operations[] | {operation, memory_bytes, views}'
     """
-    import vms
 
     subject = subject.strip().rstrip(";")
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         click.echo(json.dumps(db.explain_data(subject)) if as_json else db.explain(subject).rstrip("\n"))
 
 

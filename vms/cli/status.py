@@ -33,9 +33,8 @@ def status(settings: Settings, as_json: bool) -> None:
       vms status --json | jq -r '.parts[] | select(.views | length > 1) | .operation'
       vms status --json | jq -e '.dead_letters == 0 and .waiting == 0'
     """
-    import vms
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         found = db.status()
     if as_json:
         click.echo(json.dumps(found))

@@ -40,10 +40,9 @@ def list_(settings: Settings, as_json: bool) -> None:
       vms table list
       vms table list --json | jq -r '.[].table'
     """
-    import vms
     from vms.cli.output import write_records
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         found = [
             {
                 "table": name,
@@ -74,10 +73,9 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
       vms table show sales
       vms table show sales --json | jq -r .sql > sales.sql
     """
-    import vms
     from vms.manager.details import table_details
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         found = table_details(db, name.lower())
     if as_json:
         click.echo(json.dumps(found))
@@ -124,14 +122,13 @@ def create(
     items = [*columns, *([f"PRIMARY KEY ({key})"] if key else [])]
     text = f"CREATE TABLE {name} (\n" + ",\n".join(items) + "\n)" + (f"\nWITH ({options})" if options else "")
 
-    import vms
     from vms.manager.ddl import parse_create_table
 
     try:
         declared = parse_create_table(text)
     except SqlError as error:
         raise _in_argument(error, items) from None
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         if if_not_exists and declared.name in db.catalog.tables:
             click.echo(f"table {declared.name} is there already: left as it is")
         else:
@@ -151,10 +148,9 @@ def drop(settings: Settings, name: str, if_exists: bool) -> None:
       vms table drop sales
       vms table drop sales --if-exists
     """
-    import vms
 
     name = name.lower()
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         if if_exists and name not in db.catalog.tables:
             click.echo(f"there is no table {name}: nothing to drop")
         else:

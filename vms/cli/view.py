@@ -48,11 +48,10 @@ def list_(settings: Settings, as_json: bool) -> None:
       vms view list
       vms view list --json | jq -r '.[] | select(.failing_rows > 0).view'
     """
-    import vms
     from vms.cli.output import write_records
     from vms.manager.status import view_status
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         found = [{"view": name, **view_status(db, name)} for name in sorted(db.catalog.views)]
     if as_json:
         click.echo(json.dumps(found))
@@ -75,10 +74,9 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
       vms view show totals
       vms view show totals --json | jq -r .sql
     """
-    import vms
     from vms.manager.details import view_details
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         found = view_details(db, name.lower())
     if as_json:
         click.echo(json.dumps(found))
@@ -122,7 +120,6 @@ def create(
     if (select is None) == (file is None):
         raise click.UsageError("give the SELECT as an argument, or a file with --file")
 
-    import vms
     from vms.manager.script import statements
     from vms.model.catalog import Layout, ViewForm
     from vms.model.table import Encoding
@@ -132,7 +129,7 @@ def create(
     if len(names) != 1 or not names[0].at_end:
         raise SqlError(f"{name!r} cannot be the name of a view")
     query = _select(read_script(file) if file is not None else select or "")
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         if if_not_exists and declared in db.catalog.views:
             click.echo(f"view {declared} is there already: left as it is")
             return
@@ -153,10 +150,9 @@ def drop(settings: Settings, name: str, if_exists: bool) -> None:
       vms view drop totals
       vms view drop totals --if-exists
     """
-    import vms
 
     name = name.lower()
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         if if_exists and name not in db.catalog.views:
             click.echo(f"there is no view {name}: nothing to drop")
         else:
@@ -177,9 +173,8 @@ def rebuild(settings: Settings, name: str) -> None:
     Examples:
       vms view rebuild totals
     """
-    import vms
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         views = db.rebuild_view(name.lower())
     click.echo(f"made anew: {', '.join(views)}")
 
@@ -206,10 +201,9 @@ def read(settings: Settings, name: str, format_: str, as_json: bool, level: str,
       vms view read totals --format csv > totals.csv
       vms view read totals --json | jq '.[0]'
     """
-    import vms
     from vms.cli.output import FORMATS
 
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         rows = db.view(name.lower()).read(level, timeout=timeout)
     format_ = "json" if as_json else format_
     FORMATS[format_](rows, sys.stdout)
@@ -245,11 +239,10 @@ def watch(
       vms view watch totals -c "INSERT INTO sales VALUES (7, 'north', 2.50)"
       vms view watch totals -f changes.sql --json
     """
-    import vms
     from vms.manager.statements import run
 
     texts = [*commands, *map(read_script, files)]
-    with vms.connect(settings.store) as db:
+    with settings.connect() as db:
         watched = db.view(name.lower())
         if not texts:
             _follow(watched.watch(timeout), as_json)

@@ -141,7 +141,7 @@ class EmbeddedBackend:
         return token
 
     def status(self) -> dict[str, Any]:
-        return {"disk_bytes": _disk_bytes(self.path)}
+        return {"disk_bytes": disk_bytes(self.path)}
 
     def close(self) -> None:
         self.source.close()
@@ -164,7 +164,7 @@ def make_folder(path: Path) -> None:
         raise StoreError(f"cannot create the folder {path}: {error.strerror}; choose another --store") from error
 
 
-def _disk_bytes(folder: Path) -> int:
+def disk_bytes(folder: Path) -> int:
     """Of all files; the store may remove some while they are counted."""
     total = 0
     for file in folder.rglob("*"):

@@ -11,16 +11,19 @@ everything that is written later comes through the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
 
 from vms.errors import Conflict, StoreError, TableMissing
+from vms.model.catalog import Catalog
 from vms.model.table import BaseTable
 from vms.ring.peer import prepare_peer, remove_peer_nodes
 from vms.ring.session import BadVersionError, NodeExistsError, NoNodeError, Session
+from vms.ring.zookeeper import ZooKeeperCoordination
 from vms.store import hbase_commands as commands
 from vms.store.base import Family
 from vms.store.hbase import HBaseStore
@@ -107,7 +110,7 @@ class Attachments:
     """Changes and reads the attachment of one VMS."""
 
     def __init__(self, session: Session, store: HBaseStore, address: HBaseAddress) -> None:
-        self._session, self._store, self.address = session, store, address
+        self.session, self._store, self.address = session, store, address
 
     # --- what stands -----------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class Attachments:
         return self._read()[0]
 
     def _read(self) -> tuple[AttachmentState, int | None]:
-        node = self._session.read(_NODE)
+        node = self.session.read(_NODE)
         return (AttachmentState(), None) if node is None else (AttachmentState.from_bytes(node[0]), node[1])
 
     def _change(self, change: Callable[[AttachmentState], AttachmentState]) -> AttachmentState:
@@ -126,16 +129,16 @@ class Attachments:
             if wanted == state:
                 return state
             try:
-                with self._session.errors():
+                with self.session.errors():
                     if version is None:
-                        self._session.call("create", _NODE, wanted.to_bytes())
+                        self.session.call("create", _NODE, wanted.to_bytes())
                     else:
-                        self._session.call("set", _NODE, wanted.to_bytes(), version)
+                        self.session.call("set", _NODE, wanted.to_bytes(), version)
                 return wanted
             except (NodeExistsError, NoNodeError, BadVersionError):
                 continue
             finally:
-                self._session.forget(_NODE)
+                self.session.forget(_NODE)
 
     def guard(self) -> RegionGuard:
         """Tells which entries of the stream count."""
@@ -188,7 +191,7 @@ class Attachments:
 
     def _ensure_peer(self) -> None:
         address, peer = self.address, peer_name(self.address)
-        prepare_peer(self._session)
+        prepare_peer(self.session)
         if marks_table(address) not in self._store.tables():
             self._run(_create_marks(address, len(self._run(commands.servers()))))
         there = {p["peer"]: p for p in self._run(commands.peers())}
@@ -228,14 +231,14 @@ class Attachments:
             self._unscope(name, table)
         if marks_table(self.address) in self._store.tables():
             self._store.drop_table(marks_table(self.address))
-        remove_peer_nodes(self._session)
-        with self._session.errors():
+        remove_peer_nodes(self.session)
+        with self.session.errors():
             try:
-                self._session.call("delete", _NODE)
+                self.session.call("delete", _NODE)
             except NoNodeError:
                 return
             finally:
-                self._session.forget(_NODE)
+                self.session.forget(_NODE)
 
     def _unscope(self, name: str, table: Attached) -> None:
         for family in table.families:
@@ -246,6 +249,16 @@ class Attachments:
 
     def _run(self, command: Command) -> Any:
         return self._store.admin.run(command)
+
+
+@contextmanager
+def attachments_at(address: HBaseAddress) -> Iterator[tuple[Attachments, Catalog]]:
+    """The attachment of the VMS at an address, and its tables and views; no View Manager is needed."""
+    with (
+        closing(HBaseStore(address)) as store,
+        closing(Session(address.zookeeper_hosts, address.root)) as session,
+    ):
+        yield Attachments(session, store, address), ZooKeeperCoordination(session).catalog()
 
 
 def _with(state: AttachmentState, name: str, table: Attached) -> AttachmentState:

@@ -23,9 +23,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from vms.clock import Clock
 from vms.errors import AlreadyExists, Conflict, StoreError, UserError
-from vms.manager.backend import make_folder, open_log
+from vms.manager.backend import disk_bytes, make_folder, open_log
 from vms.manager.hbase_attachment import Attachments, marks_table, peer_name
 from vms.manager.hbase_latest import Latest
+from vms.manager.hbase_status import retained_logs
 from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import MOST_ROWS, Token
@@ -63,6 +64,7 @@ class HBaseBackend:
     def __init__(self, address: HBaseAddress, *, folder: Path, log: str, listen: str | None = None) -> None:
         self.hbase = address
         self.address = str(address)
+        self._folder = folder
         self._open = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             make_folder(folder)
@@ -72,14 +74,14 @@ class HBaseBackend:
             self.session = Session(address.zookeeper_hosts, address.root)
             undo.callback(self.session.close)
             self._join()
-            hbase = Session(address.zookeeper_hosts, address.znode)
-            undo.callback(hbase.close)
+            self._hbase = Session(address.zookeeper_hosts, address.znode)
+            undo.callback(self._hbase.close)
             self.coordination = ZooKeeperCoordination(self.session)
             self.attachments = Attachments(self.session, self.store, address)
             self.clock = _clock(folder / "clock")
             self.log = open_log(folder / "log", log)
             board = MarkBoard(marks_table(address))
-            self._latest = Latest(self.store, hbase, peer_name(address), board)
+            self._latest = Latest(self.store, self._hbase, peer_name(address), board)
             self._guard = self.attachments.guard()
             host, port = _place(listen, address)
             self.wal = HBaseSource(self._guard, host=host, port=port, marks=board)
@@ -184,7 +186,20 @@ class HBaseBackend:
     # --- the rest --------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        return {}
+        """`stream`: what HBase has delivered and is not in an epoch yet. `logs`: what HBase keeps for us."""
+        lag, state = self.wal.lag(), self.attachments.state()
+        return {
+            "disk_bytes": disk_bytes(self._folder),
+            "stream": {
+                "entries": lag.entries,
+                "bytes": lag.bytes,
+                "oldest_ms": lag.oldest_ms,
+                "received": self.wal.entries,
+                "repeated": self.wal.repeated,
+            },
+            "attached": sorted(state.tables),
+            "logs": retained_logs(self._hbase, state.peer) if state.peer else [],
+        }
 
     def close(self) -> None:
         self._open.close()

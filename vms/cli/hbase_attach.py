@@ -1,0 +1,111 @@
+"""`vms hbase attach`, `detach` and `status`: how VMS is tied to an HBase (docs/hbase.md)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from vms.cli.main import Settings
+
+_PRINT = click.option("--print", "only_print", is_flag=True, help="Show the commands of the HBase shell; do nothing.")
+
+
+@click.command()
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@_PRINT
+@click.pass_obj
+def attach(settings: Settings, tables: tuple[str, ...], only_print: bool) -> None:
+    """Let HBase ship the changes of declared tables to VMS: all of them, or these.
+
+    Adds a replication peer to HBase, once, and puts the tables into its scope. From then on CREATE TABLE attaches a
+    table by itself. Nothing in HBase is restarted and no jar is added. A family with a TTL is refused, because
+    HBase tells nobody what expires. HBase keeps its write-ahead log until a View Manager has taken it: while
+    none runs, it grows.
+
+    \b
+    Examples:
+      vms --store hbase:localhost:9090 hbase attach
+      vms --store hbase:localhost:9090 hbase attach orders customers
+      vms --store hbase:localhost:9090 hbase attach --print
+    """
+    from vms.manager.hbase_attachment import attach_commands, attachments_at
+    from vms.store.hbase_address import HBaseAddress
+
+    address = HBaseAddress.parse(settings.store)
+    with attachments_at(address) as (attachments, catalog):
+        wanted = [catalog.table(name.lower()) for name in tables] or list(catalog.tables.values())
+        if only_print:
+            click.echo("\n".join(command.shell for command in attach_commands(address, wanted)))
+            return
+        new = attachments.attach(wanted)
+    click.echo(f"attached: {', '.join(new)}" if new else "attached; no table is new")
+
+
+@click.command()
+@_PRINT
+@click.pass_obj
+def detach(settings: Settings, only_print: bool) -> None:
+    """Let HBase ship nothing more to VMS, and leave nothing behind in it.
+
+    Removes the replication peer, and the scope of the tables where it was set by `attach`. Views cannot be followed
+    any more, so they have to be dropped first.
+
+    \b
+    Examples:
+      vms --store hbase:localhost:9090 hbase detach
+      vms --store hbase:localhost:9090 hbase detach --print
+    """
+    from vms.errors import UserError
+    from vms.manager.hbase_attachment import attachments_at, detach_commands
+    from vms.store.hbase_address import HBaseAddress
+
+    address = HBaseAddress.parse(settings.store)
+    with attachments_at(address) as (attachments, catalog):
+        if only_print:
+            click.echo("\n".join(command.shell for command in detach_commands(address, attachments.state())))
+            return
+        if catalog.views:
+            raise UserError(f"view {', '.join(catalog.views)} would not be followed any more; drop the views first")
+        attachments.detach()
+    click.echo("detached")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON, with stable fields.")
+@click.pass_obj
+def status(settings: Settings, as_json: bool) -> None:
+    """What is attached, who takes the changes, and how much of its log HBase still keeps for them.
+
+    \b
+    Examples:
+      vms --store hbase:localhost:9090 hbase status
+      vms --store hbase:localhost:9090 hbase status --json | jq .logs
+    """
+    from vms.manager.hbase_attachment import attachments_at
+    from vms.manager.hbase_status import hbase_status
+    from vms.store.hbase_address import HBaseAddress
+
+    with attachments_at(HBaseAddress.parse(settings.store)) as (attachments, _):
+        found = hbase_status(attachments)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _write(found)
+
+
+def _write(found: dict[str, Any]) -> None:
+    import pyarrow as pa
+
+    from vms.cli.output import write_table
+
+    click.echo(f"peer      {found['peer'] or 'none: run vms hbase attach'}")
+    click.echo(f"tables    {', '.join(found['tables']) or 'none'}")
+    click.echo(f"managers  {', '.join(found['managers']) or 'none: HBase keeps its log until one runs'}")
+    if found["logs"]:
+        names = list(found["logs"][0])
+        columns = {n: pa.array([str(log[n]) for log in found["logs"]], pa.string()) for n in names}
+        write_table(pa.table(columns), sys.stdout)
