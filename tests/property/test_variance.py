@@ -36,6 +36,7 @@ def words(number: int) -> list[list[int]]:
     return [[low - (1 << 64) if low >> 63 else low], [number >> 64]]
 
 
+@settings(deadline=None)
 @given(FEW)
 def test_two_words_are_the_square(numbers):
     codes = np.array(numbers, np.int64)

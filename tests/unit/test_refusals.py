@@ -33,7 +33,18 @@ REFUSED = [
         "a subquery in this place",
         "subquery in FROM",
     ),
-    ("SELECT k FROM t WHERE i ^NOT IN (SELECT p FROM pair)", "NOT IN (SELECT ...) where NULLs may occur", "NOT EXISTS"),
+    ("SELECT k FROM t WHERE ^1 NOT IN (SELECT v FROM pair)", "a constant NOT IN (SELECT ...)", "NOT EXISTS"),
+    (
+        "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM pair WHERE p = k) OR i ^IN (SELECT v FROM pair)",
+        "IN (SELECT ...) beside EXISTS, ANY or ALL under OR, where NULLs may occur",
+        "EXISTS",
+    ),
+    (
+        "SELECT k, ^EXISTS (SELECT 1 FROM pair WHERE p = k) AS e FROM t",
+        "a subquery here that reads columns of the query around it",
+        "LEFT JOIN",
+    ),
+    ("SELECT t.k ^FROM t FULL JOIN pair ON t.i < pair.v", "a join without an equality between its two sides", "rows"),
     ("^WITH RECURSIVE r AS (SELECT 1 AS a) SELECT * FROM r", "a recursive query", "fixed number"),
     ("SELECT s, i, count(*) AS n FROM t GROUP BY ^GROUPING SETS ((s, i))", "GROUPING SETS with one set", "GROUP BY"),
     ("SELECT s, ^median(x) AS y FROM t GROUP BY s", "the aggregate function median", "stddev_samp, sum, var_pop"),
@@ -95,6 +106,7 @@ def test_words_that_only_look_like_it_are_no_reason(sql: str) -> None:
     ("sql", "message"),
     [
         ("SELECT k FROM t; SELECT k FROM t", "exactly one SELECT"),
+        ("SELECT k FROM t WHERE i = (SELECT v FROM pair WHERE p = k)", "must be an aggregate.*\\(line 1, column 27\\)"),
         ("INSERT INTO t SELECT * FROM t", "exactly one SELECT"),
         ("SELECT k FRM t", "not valid SQL: .* \\(line 1, column 14\\)"),
         ("SELECT nosuch(k) AS z FROM t", "no function named nosuch \\(line 1, column 8\\)"),

@@ -89,11 +89,10 @@ def plan_view(
     context = _context(known, counted)
     try:
         parsed, optimised = _optimised(context, sql, known)
-        _refuse_null_aware(optimised)
         _refuse_lone_set(optimised)
-        windows = read_calls(optimised)
+        windows, described = read_calls(optimised), optimised.display_indent().splitlines()
         contents = {v: Rel(View(v, plan.root), (), plan.fields) for v, plan in views.items()}
-        read = read_plan(_exported(optimised, context), tables, contents, counted, windows)
+        read = read_plan(_exported(optimised, context), tables, contents, counted, windows, described)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
     except UnknownName as error:
         if (error.kind, error.name) != ("table or view", name):
@@ -168,13 +167,10 @@ def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:
     try:
         return Producer.to_substrait_plan(optimised, context).encode()
     except Exception as error:
+        if "OuterReferenceColumn" in str(error):
+            what = "a subquery here that reads columns of the query around it"
+            raise Refused(what, "write it as LEFT JOIN with a GROUP BY", "exists", "( select") from None
         raise Refused(f"something in this query: {plain(error)}", "use SELECT with joins and GROUP BY") from None
-
-
-def _refuse_null_aware(optimised: LogicalPlan) -> None:
-    """NOT IN tells NULL from false; the export does not say where."""
-    if any(line.endswith(" null_aware") for line in optimised.display_indent().splitlines()):
-        raise Refused("NOT IN (SELECT ...) where NULLs may occur", "write NOT EXISTS", "not in ( select", "not")
 
 
 def _refuse_lone_set(optimised: LogicalPlan) -> None:
@@ -193,7 +189,9 @@ def _counted(sql: str) -> Counted:
     """Which set operations of the text count how often a row occurs."""
     null_safe = holds(sql, "is", "not", "distinct") or holds(sql, "<=>")
     null_safe &= any(holds(sql, word) for word in ("exists", "semi", "anti"))
-    return Counted(holds(sql, "intersect", "all"), holds(sql, "except", "all"), null_safe)
+    member = any(holds(sql, "in", "(", word) for word in ("select", "with", "("))
+    exists = holds(sql, "exists") or any(holds(sql, word, "(") for word in ("any", "all", "some"))
+    return Counted(holds(sql, "intersect", "all"), holds(sql, "except", "all"), null_safe, member, exists)
 
 
 def _counts(tables: Mapping[str, BaseTable], measured: Mapping[str, int]) -> dict[str, int]:

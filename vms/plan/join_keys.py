@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from vms.model.table import BaseTable
 from vms.model.types import BIGINT, BOOLEAN
-from vms.plan.expr import Call, Expr, Literal, Ref
+from vms.plan.expr import Call, Case, Expr, Literal, Ref, refs
 from vms.plan.keys import covers, key_of
 from vms.plan.logical import (
     Group,
@@ -28,6 +28,8 @@ from vms.plan.logical import (
     pick,
     project,
     ref,
+    select,
+    some_row,
 )
 from vms.plan.plan import Aggregate, Field, Join, JoinKind, Projection, Selection, Source, TopK, Union, Window
 from vms.plan.refusals import Refused
@@ -38,6 +40,9 @@ Pairs = list[tuple[Expr, Expr]]
 #: Rows up to which a side may be replicated. Not higher: a change of one of its rows visits every row of the other
 #: side, and every member holds it. Not lower: lists of prices, rates and places have thousands of rows.
 SMALL = 10_000
+
+#: Each comparison, and the one that is true where it is false.
+_OPPOSITE = {"equal": "not_equal", "not_equal": "equal", "lt": "gte", "gte": "lt", "gt": "lte", "lte": "gt"}
 
 
 def with_keys(rel: Rel, tables: Mapping[str, BaseTable]) -> Rel:
@@ -86,13 +91,24 @@ def _parts(condition: Expr | None, left: Rel, right: Rel) -> tuple[Pairs, list[E
     pairs: Pairs = []
     residual: list[Expr] = []
     both = left.fields + right.fields
-    for c in (e for part in conjuncts(condition) for e in as_equalities(part, left.width, both)):
+    for c in (e for part in conjuncts(condition) for e in as_equalities(_told(part), left.width, both)):
         sides = key_pair(c, left.width)
         if sides is None:
             residual.append(c)
         elif sides not in pairs:
             pairs.append(sides)
     return pairs, residual
+
+
+def _told(e: Expr) -> Expr:
+    """What ANY and ALL say about a comparison, IS TRUE, IS FALSE or IS NULL, without that."""
+    match e:
+        case Call("is_not_distinct_from", (Call(op, args), Literal(bool(value)))) if op in _OPPOSITE:
+            return Call(op if value else _OPPOSITE[op], args, BOOLEAN)
+        case Call("is_null", (Call(op, args),)) if op in _OPPOSITE:
+            nulls = tuple(Call("is_null", (a,), BOOLEAN) for a in args)
+            return Call("or", nulls, BOOLEAN)
+    return e
 
 
 def _asked(
@@ -102,23 +118,54 @@ def _asked(
 
     Whether there is any row, or one whose value is above (below) that of the left row: so the highest (lowest) is.
     """
-    if not pairs and not residual:
-        rows = Rel(Group((), (Aggregate("count", None, BIGINT),)), (right,), (Field("rows", BIGINT, False),))
-        some = project(rows, [Call("gt", (ref(rows, 0), Literal(0, BIGINT)), BOOLEAN)], ["some"])
-        return some, pairs, [Ref(left.width, BOOLEAN)]
-    sides = compared(residual[0], left.width) if len(residual) == 1 else None
+    split = left.width
+    own = [c for c in residual if all(i >= split for i in refs(c))]
+    here = [c for c in residual if c not in own and all(i < split for i in refs(c))]
+    across = [c for c in residual if c not in own and c not in here]
+    if own:
+        right = select(right, conjunction([moved(c, _back(split, right)) for c in own]) or own[0])
+    if not pairs and not across:
+        return some_row(right), pairs, [*here, Ref(split, BOOLEAN)]
+    if not pairs and len(across) == 1 and (halves := _halves(across[0], split)) is not None:
+        ours, theirs = halves
+        found = Call("or", (Ref(split, BOOLEAN), Call("and", (Ref(split + 1, BOOLEAN), ours), BOOLEAN)), BOOLEAN)
+        return _some_and_any(right, moved(theirs, _back(split, right))), pairs, [*here, found]
+    sides = compared(across[0], split) if len(across) == 1 and not here else None
     key = key_of(right, tables)
     columns = [b.index for _, b in pairs if isinstance(b, Ref)]
     if sides is None or (key is not None and covers(columns, key)):
-        return right, pairs, residual
+        return right, pairs, here + across
     column, operator, value = sides
     size = len(pairs)
     below = project(right, [*(b for _, b in pairs), value])
     extreme = Aggregate("max" if operator in ("lt", "lte") else "min", size, value.type)
     fields = (*below.fields[:size], replace(below.fields[size], nullable=True))
     bound = Rel(Group(tuple(range(size)), (extreme,)), (below,), fields)
-    condition = Call(operator, (column, Ref(left.width + size, value.type)), BOOLEAN)
+    condition = Call(operator, (column, Ref(split + size, value.type)), BOOLEAN)
     return bound, [(a, ref(bound, i)) for i, (a, _) in enumerate(pairs)], [condition]
+
+
+def _halves(e: Expr, split: int) -> tuple[Expr, Expr] | None:
+    """An OR of what is told by the left row alone and of what is told by the right one alone."""
+    if isinstance(e, Call) and e.function == "or" and len(e.args) == 2:
+        for a, b in (e.args, e.args[::-1]):
+            if max(refs(a), default=0) < split <= min(refs(b), default=-1):
+                return a, b
+    return None
+
+
+def _some_and_any(rel: Rel, condition: Expr) -> Rel:
+    """One row: whether the condition is true for any row, and whether there is a row."""
+    true = project(rel, [Case(((condition, Literal(1, BIGINT)),), None, BIGINT)])
+    calls = (Aggregate("count", 0, BIGINT), Aggregate("count", None, BIGINT))
+    counts = Rel(Group((), calls), (true,), tuple(Field(n, BIGINT, False) for n in ("true", "rows")))
+    more = [Call("gt", (ref(counts, i), Literal(0, BIGINT)), BOOLEAN) for i in (0, 1)]
+    return project(counts, more, ["any", "some"])
+
+
+def _back(split: int, right: Rel) -> dict[int, int]:
+    """The columns of the right input of a join as that input counts them."""
+    return {split + i: i for i in range(right.width)}
 
 
 def _replicated(kind: JoinKind, keys: bool, left: Rel, right: Rel, tables: Mapping[str, BaseTable]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vms.model.types import BOOLEAN, Kind
+from vms.model.types import BIGINT, BOOLEAN, Kind
 from vms.plan.describe import describe_expr
 from vms.plan.expr import Call, Cast, Expr, Literal, Ref, map_refs, refs
 from vms.plan.functions import may_be_null
@@ -140,6 +140,12 @@ def union(inputs: Sequence[Rel]) -> Rel:
 
 def repeat(rel: Rel, times: Expr) -> Rel:
     return Rel(Repetition(times), (rel,), rel.fields)
+
+
+def some_row(rel: Rel) -> Rel:
+    """One row: whether there is a row."""
+    rows = Rel(Group((), (Aggregate("count", None, BIGINT),)), (rel,), (Field("rows", BIGINT, False),))
+    return project(rows, [Call("gt", (ref(rows, 0), Literal(0, BIGINT)), BOOLEAN)], ["some"])
 
 
 def ref(rel: Rel, index: int) -> Ref:

@@ -7,6 +7,7 @@ positions only: DataFusion alone decides what the text means.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -69,6 +70,9 @@ _RULES = (
     *(_Rule((name,), name.upper(), _CHANGING) for name in _CHANGING_WORDS),
 )
 
+#: DataFusion moves the comparison into the subquery, where nothing tells any more that it was NOT IN.
+_CONSTANT_NOT_IN = _Rule((), "a constant NOT IN (SELECT ...)", "write NOT EXISTS (SELECT ... WHERE column = constant)")
+
 
 @dataclass(frozen=True, slots=True)
 class _Word:
@@ -76,6 +80,10 @@ class _Word:
 
     text: str
     start: int
+
+
+def _constant(sql: str, word: _Word) -> bool:
+    return sql[word.start] == "'" or word.text[:1].isdigit() or word.text in ("null", "true", "false")
 
 
 def check(sql: str) -> None:
@@ -88,6 +96,8 @@ def check(sql: str) -> None:
             named = i > 0 and texts[i - 1] in _NAMES_FOLLOW
             if tuple(texts[i : i + len(rule.words)]) == rule.words and not named:
                 found.append((words[i + rule.told].start, rule))
+            if tuple(texts[i + 1 : i + 5]) == ("not", "in", "(", "select") and _constant(sql, words[i]):
+                found.append((words[i].start, _CONSTANT_NOT_IN))
     if found:
         start, rule = min(found, key=lambda f: f[0])
         raise UnsupportedSql(rule.construct, rule.instead, **_place(sql, start))
@@ -174,6 +184,9 @@ def explain_error(error: Exception, sql: str, known: Mapping[str, Collection[str
         return SqlError("two columns have the same name; give one of them another name with AS")
     if m := re.search(r"Ambiguous reference to unqualified field (\S+)", text):
         return SqlError(f"column {m[1]} stands in more than one table; write table.{m[1]}", **_first(sql, m[1]))
+    if "Correlated scalar subquery must be aggregated" in text:
+        what = "a subquery that gives one value and reads columns of the query around it must be an aggregate: "
+        return SqlError(what + "write min(...) or max(...) in it", **_subquery_place(sql))
     if "must appear in the GROUP BY" in text and (m := re.search(r'column "([^"]+)"', text)):
         name = m[1].rsplit(".", 1)[-1]
         return SqlError(f"column {m[1]} must stand in GROUP BY or inside an aggregate", **_first(sql, name))
@@ -185,6 +198,12 @@ def explain_error(error: Exception, sql: str, known: Mapping[str, Collection[str
             **_first(sql, m[1]),
         )
     return SqlError("this SELECT has no meaning here: " + plain(text))
+
+
+def _subquery_place(sql: str) -> dict[str, int]:
+    texts = _words(sql)
+    starts = [a.start for a, b in itertools.pairwise(texts) if (a.text, b.text) == ("(", "select")]
+    return _place(sql, starts[0]) if starts else {}
 
 
 _TYPE_NAMES = {

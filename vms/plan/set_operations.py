@@ -25,11 +25,16 @@ _ZERO, _ONE = Literal(0, BIGINT), Literal(1, BIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the text says: whether INTERSECT ALL and EXCEPT ALL stand in it, and EXISTS with IS NOT DISTINCT FROM."""
+    """What the text says: whether INTERSECT ALL and EXCEPT ALL stand in it, and EXISTS with IS NOT DISTINCT FROM.
+
+    And whether IN with a subquery does (`member`), and EXISTS, ANY or ALL with one (`exists`).
+    """
 
     intersect: bool = False
     excepted: bool = False
     null_safe: bool = False
+    member: bool = False
+    exists: bool = False
 
 
 def as_set_operation(

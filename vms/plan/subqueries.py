@@ -20,14 +20,13 @@ from substrait.algebra_pb2 import Rel as SubstraitRel
 
 from vms.model.table import BaseTable
 from vms.model.types import BIGINT, BOOLEAN
-from vms.plan.expr import Call, Case, Expr, Literal, Ref, map_refs, refs
+from vms.plan.expr import Call, Expr, Ref, map_refs, refs
 from vms.plan.keys import key_of
-from vms.plan.logical import NOTHING, Group, Rel, conjunction, conjuncts, pair, pick, project, ref, select
+from vms.plan.logical import NOTHING, Group, Rel, conjunction, conjuncts, pair, pick, project, ref, select, some_row
+from vms.plan.membership import is_in
 from vms.plan.plan import Aggregate, Field, JoinKind, Projection
 from vms.plan.refusals import Refused
 from vms.plan.substrait_exprs import ExprReader
-
-_ZERO = Literal(0, BIGINT)
 
 
 class Subqueries:
@@ -61,7 +60,7 @@ class Subqueries:
         if kind == "scalar":
             return self._add(one_value(self._read_rel(x.scalar.input), self._tables))[0]
         if kind == "set_predicate" and x.set_predicate.predicate_op == x.set_predicate.PREDICATE_OP_EXISTS:
-            return Call("gt", (self._add(_rows(self._read_rel(x.set_predicate.tuples)))[0], _ZERO), BOOLEAN)
+            return self._add(some_row(self._read_rel(x.set_predicate.tuples)))[0]
         if kind == "in_predicate" and len(x.in_predicate.needles) == 1:
             return self._membership(read(x.in_predicate.needles[0]), self._read_rel(x.in_predicate.haystack))
         raise Refused("a subquery of this kind in an expression", "write it as a join", "( select")
@@ -76,31 +75,9 @@ class Subqueries:
     def _membership(self, needle: Expr, haystack: Rel) -> Expr:
         if self.rel is NOTHING or self._before:
             raise Refused("IN (SELECT ...) in this place", "move it into WHERE", "in ( select", "in")
-        rows, known = self._add(_rows(haystack))
         item = Ref(self.rel.width, haystack.fields[0].type)
-        self.rel = pair(self.rel, haystack, Call("equal", (needle, item), BOOLEAN), JoinKind.MARK)
-        found = ref(self.rel, self.rel.width - 1)
-        return membership(needle, found, rows, known)
-
-
-def membership(needle: Expr, found: Expr, rows: Expr, known: Expr) -> Expr:
-    """`needle IN (list)`, given whether one of the list equals it, the list's length and how many are not NULL."""
-    true, false = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
-    unknown = Call("or", (Call("is_null", (needle,), BOOLEAN), Call("lt", (known, rows), BOOLEAN)), BOOLEAN)
-    branches = (
-        (found, true),
-        (Call("equal", (rows, _ZERO), BOOLEAN), false),
-        (unknown, Literal(None, BOOLEAN)),
-    )
-    return Case(branches, false, BOOLEAN)
-
-
-def _rows(rel: Rel) -> Rel:
-    """One row: how many rows there are, and in how many of them the first column is not NULL."""
-    calls = [Aggregate("count", None, BIGINT)]
-    if rel.width:
-        calls.append(Aggregate("count", 0, BIGINT))
-    return Rel(Group((), tuple(calls)), (rel,), tuple(Field("count", BIGINT, False) for _ in calls))
+        self.rel = is_in(self.rel, haystack, Call("equal", (needle, item), BOOLEAN))
+        return ref(self.rel, self.rel.width - 1)
 
 
 def one_value(rel: Rel, tables: Mapping[str, BaseTable]) -> Rel:

@@ -13,8 +13,10 @@ from substrait.plan_pb2 import Plan
 from vms.errors import InternalError
 from vms.model.table import BaseTable
 from vms.plan.aggregates import read_aggregate
+from vms.plan.expr import Expr
 from vms.plan.limits import projected, read_fetch
-from vms.plan.logical import NOTHING, Rel, pair, pick, project, turned_pair, union
+from vms.plan.logical import NOTHING, Match, Rel, pair, pick, project, turned_pair, union
+from vms.plan.membership import is_in, name_of, not_in, null_aware
 from vms.plan.plan import Field, JoinKind, Source
 from vms.plan.refusals import Refused
 from vms.plan.set_operations import Counted, as_set_operation
@@ -55,14 +57,17 @@ def read_plan(
     views: Mapping[str, Rel],
     text: Counted,
     windows: Sequence[Sequence[CallText]] = (),
+    described: Sequence[str] = (),
 ) -> ReadPlan:
-    """The logical tree of an exported plan over these tables and views; `text` and `windows` tell what the plan
-    does not."""
+    """The logical tree of an exported plan over these tables and views.
+
+    `text`, `windows` and `described`, the lines of DataFusion's own text of the plan, tell what the export does not.
+    """
     plan = Plan()
     plan.ParseFromString(plan_bytes)
     functions = {x.extension_function.function_anchor: x.extension_function.name for x in plan.extensions}
     root = plan.relations[0].root
-    reader = _Reader(functions, tables, views, text, windows)
+    reader = _Reader(functions, tables, views, text, windows, null_aware(plan, described))
     rel = reader.read(root.input)
     if _reads_nothing(rel):
         raise _no_table()
@@ -77,7 +82,9 @@ class _Reader:
         views: Mapping[str, Rel],
         text: Counted,
         windows: Sequence[Sequence[CallText]],
+        null_aware_joins: frozenset[bytes],
     ) -> None:
+        self._null_aware = null_aware_joins
         self._functions, self._exprs = functions, ExprReader(functions)
         self._tables, self._views, self._text, self._windows = tables, views, text, list(windows)
         self.ordered = False
@@ -158,8 +165,6 @@ class _Reader:
         kind = _TURNED[x.type] if turned else _JOINS.get(x.type)
         if kind is None or x.HasField("post_join_filter"):
             raise Refused("this kind of join", "use INNER, LEFT, RIGHT or FULL JOIN, EXISTS or IN", "join")
-        if kind is JoinKind.MARK:
-            raise Refused("EXISTS or IN under OR or NOT", "create one view for each condition", "exists", "in ( select")
         left, right = self.read(x.left), self.read(x.right)
         if kind is JoinKind.INNER and NOTHING in (left, right):
             one = _crossed(left, right)
@@ -172,12 +177,24 @@ class _Reader:
                 raise Refused("a subquery in the condition of this join", "move it into WHERE", "( select")
             joined = turned_pair if turned else pair
             return pick(joined(left, found.rel, condition, kind), range(len(kind.fields(left.fields, right.fields))))
+        if self._null_aware and name_of(x) in self._null_aware:
+            return not_in(left, right, None if turned else condition)
+        if kind is JoinKind.MARK and self._text.member and not turned and condition is not None:
+            return self._member(left, right, condition)
         if kind in (JoinKind.SEMI, JoinKind.ANTI) and not turned:
             anti = kind is JoinKind.ANTI
             counted = as_set_operation(left, right, condition, anti=anti, text=self._text, tables=self._tables)
             if counted is not None:
                 return counted
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
+
+    def _member(self, left: Rel, right: Rel, condition: Expr) -> Rel:
+        """A mark that is IN, or, where the text has them too, may be EXISTS, ANY or ALL, which have two values."""
+        rel = is_in(left, right, condition)
+        if self._text.exists and not isinstance(rel.spec, Match):
+            where = "beside EXISTS, ANY or ALL under OR, where NULLs may occur"
+            raise Refused(f"IN (SELECT ...) {where}", "write EXISTS in its place", "in ( select")
+        return rel
 
 
 def _crossed(left: Rel, right: Rel) -> Rel:

@@ -21,9 +21,13 @@ from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, VARCHAR, Sql
 Kind = Literal["whole", "exact", "double", "text", "date", "truth"]
 
 
+#: Tables that are declared small: they may be joined without an equality.
+SMALL = {"u": 12}
+
+
 def _table(name: str, key: tuple[str, ...], **columns: SqlType) -> BaseTable:
     declared = tuple(TableColumn(n, t, n not in key) for n, t in columns.items())
-    return BaseTable(name, declared, key, hidden_key=key == (HIDDEN_KEY,))
+    return BaseTable(name, declared, key, hidden_key=key == (HIDDEN_KEY,), rows_estimate=SMALL.get(name))
 
 
 TABLES = {
