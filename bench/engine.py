@@ -16,7 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.breakdown import Breakdown
 from bench.micro.limits import LIMITS, Limit
+from bench.peers import duck
 from bench.tpch import data, queries
 from bench.tpch.changes import ChangeStream
 from bench.tpch.encoded import EncodedStream
@@ -49,13 +51,18 @@ def run(
     seed: int,
     *,
     seconds: float = 5.0,
+    update_share: float = 0.0,
+    zipf: float = 0.0,
+    breakdown: bool = False,
+    peers: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """One cell for each query and batch size, as plain values; each is given about `seconds` of engine time.
 
     `tuples` is the number of base-table changes that were timed; `ratio` is engine by limit, None for a query
     that has no hand-written program; `exact` says that engine and limit equal DuckDB's evaluation of the query
     over the base tables at that point of the stream, and a cell that is not exact says in `difference` how.
-    This process keeps to one core meanwhile.
+    This process keeps to one core meanwhile. `update_share` and `zipf` are the ChangeStream's. With `breakdown`
+    a cell also says which share of the time each operation took; with `peers` cells of other systems follow.
     """
     texts = {name: queries.text(name) for name in names}
     if min(batches, default=1) < 1:
@@ -66,16 +73,22 @@ def run(
         for name, text in texts.items():
             plan = plan_view(name, text, TABLES, counts).plan
             used = {table: rows[table] for table in plan.sources}
-            stream = ChangeStream(used, seed, delete_share, update_share=0, partial_share=0, reinsert_share=0)
+            stream = ChangeStream(used, seed, delete_share, update_share, 0, 0, zipf or None)
             _warm_up(name, plan, stream)
             for batch in batches:
-                yield _cell(name, plan, stream, batch, seconds)
+                yield _cell(name, plan, stream, batch, seconds, breakdown)
+                if peers and not update_share:
+                    yield duck.measure(name, stream, batch, seconds)
 
 
-def _cell(name: str, plan: MaintenancePlan, stream: ChangeStream, batch: int, seconds: float) -> dict[str, Any]:
+def _cell(
+    name: str, plan: MaintenancePlan, stream: ChangeStream, batch: int, seconds: float, breakdown: bool
+) -> dict[str, Any]:
     engine, limit, changes = _prepare(name, plan, stream)
+    parts = Breakdown(engine, plan) if breakdown else None
+    step = engine.step if parts is None else parts.step
     start = len(stream) // 2 if batch < _WARM_BELOW else 0
-    stop, cpu, wall = _drive(engine.step, changes, batch, start, len(stream), seconds)
+    stop, cpu, wall = _drive(step, changes, batch, start, len(stream), seconds)
     tuples, results, limit_cpu = stop - start, {"engine": engine.contents(name)}, None
     if limit is not None:
         _, limit_cpu, _ = _drive(limit.step, changes, batch, start, stop)
@@ -93,6 +106,8 @@ def _cell(name: str, plan: MaintenancePlan, stream: ChangeStream, batch: int, se
         "state_mb": round(engine.memory_bytes() / 1e6, 3),
         "exact": difference is None,
     }
+    if parts is not None:
+        cell["breakdown"] = parts.shares()
     return cell if difference is None else {**cell, "difference": difference}
 
 

@@ -27,7 +27,12 @@ _WHOLE = "CAST(CAST({} AS DECIMAL(38, 6)) * 1000000 AS HUGEINT)"
 
 def expected(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of the view, to be compared with `vms.testing.compare.assert_same_rows`."""
-    return DuckOracle().evaluate(exact(queries.text(query), _QUOTIENT_DIGITS.get(query, 0)), tables)
+    return DuckOracle().evaluate(statement(query), tables)
+
+
+def statement(query: str) -> str:
+    """What DuckDB is asked for this query."""
+    return exact(queries.text(query), _QUOTIENT_DIGITS.get(query, 0))
 
 
 def exact(sql: str, quotient_digits: int = 0) -> str:

@@ -59,8 +59,29 @@ def bench() -> None:
     help="Deletes among all changes.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=_DEFAULT_SEED, show_default=True, help="The same seed, the same changes.")
+@click.option(
+    "--update-share", type=click.FloatRange(0, 1, max_open=True), default=0.0, show_default=True,
+    help="Updates of whole rows among all changes.",
+)  # fmt: skip
+@click.option(
+    "--zipf", type=click.FloatRange(min=0), default=0.0, show_default=True,
+    help="How much updates and deletes keep to a few rows; 0 is evenly.",
+)  # fmt: skip
+@click.option("--breakdown", is_flag=True, help="Also which share of the time each operation takes.")
+@click.option("--peers", is_flag=True, help="Also DuckDB over the same changes, evaluating the query anew.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as each cell is done.")
-def engine(queries: list[str], batches: list[int], sf: float, delete_share: float, seed: int, as_json: bool) -> None:
+def engine(
+    queries: list[str],
+    batches: list[int],
+    sf: float,
+    delete_share: float,
+    seed: int,
+    update_share: float,
+    zipf: float,
+    breakdown: bool,
+    peers: bool,
+    as_json: bool,
+) -> None:
     """The engine alone, on one core: decoded changes in, changed view rows out.
 
     Each cell is one query at one batch size. `limit` is a program written by hand for that query, run on the
@@ -71,6 +92,7 @@ def engine(queries: list[str], batches: list[int], sf: float, delete_share: floa
       vms bench engine
       vms bench engine --query q01 --batch 100,1000,10000 --sf 0.01
       vms bench engine --delete-share 0 --json > cells.jsonl
+      vms bench engine --query q03 --breakdown
     """
     try:
         from bench.engine import run
@@ -80,7 +102,9 @@ def engine(queries: list[str], batches: list[int], sf: float, delete_share: floa
         raise UserError(
             f"the benchmark needs the package {error.name}; install it with: pip install 'vms[dev]'"
         ) from None
-    cells = run(queries, batches, sf, delete_share, seed)
+    cells = run(
+        queries, batches, sf, delete_share, seed, update_share=update_share, zipf=zipf, breakdown=breakdown, peers=peers
+    )
     if as_json:
         for cell in cells:
             click.echo(json.dumps(cell))
@@ -93,9 +117,14 @@ def _as_table(cells: Iterator[dict[str, Any]]) -> None:
 
     from vms.cli.output import write_table
 
-    done = []
+    done: list[dict[str, Any]] = []
     for cell in cells:
+        if "peer" in cell:
+            done[-1][cell["peer"]] = cell["tuples_per_cpu_s"]
+            continue
         click.echo(f"{cell['query']} at {cell['batch']} done", err=True)
+        for operation, share in cell.pop("breakdown", {}).items():
+            click.echo(f"{share:7.1%}  {operation}", err=True)
         done.append({k: _shown(v) for k, v in cell.items()})
     write_table(pa.Table.from_pylist(done), sys.stdout)
 

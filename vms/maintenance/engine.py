@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from vms.maintenance.epoch_run import EpochRun
 from vms.maintenance.messages import ViewRows
+from vms.maintenance.operations.base import Operation
+from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.record import Program
 from vms.maintenance.virtual_store import VirtualStore, read_columns
 from vms.model.arrow import from_column
@@ -41,6 +43,10 @@ class Engine:
         run.apply_changes(sources)
         run.advance()
         return run.views
+
+    def operations(self) -> dict[str, DeltaView | Operation]:
+        """What a step runs: DeltaViews by `table:NAME`, operations by node id. They are there after a step."""
+        return {**{f"table:{t}": d for t, d in self._store.delta_views.items()}, **self._store.operations}
 
     def sweep(self) -> None:
         """Free text that no state holds: changes encoded and rows emitted before are not to be used any more."""
