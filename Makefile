@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench simulate fuzz proto clean
+.PHONY: help install demo test lint bench bench-plots simulate fuzz proto clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ N ?= 10000
 help: ## this list
 	@echo "VMS: always-fresh SQL views inside HBase"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(READY) ## the virtual environment in .venv; every other target does this by itself
 
@@ -46,8 +46,11 @@ lint: $(READY) ## style, types, and the import rules between packages
 	$(BIN)/mypy vms bench
 	$(BIN)/lint-imports
 
-bench: $(READY) ## the engine's speed beside hand-written programs; JSON lines
-	$(BIN)/vms bench engine --query q01,q03,q06 --batch 1,100,1000,10000,100000 --sf 0.1 --delete-share 0.09 --json
+bench: $(READY) ## the engine's speed beside hand-written programs and DuckDB, kept in bench/results
+	$(BIN)/python -m bench.results record
+
+bench-plots: $(READY) ## the picture in the README, of the newest run in bench/results
+	$(BIN)/python -m bench.results plot
 
 proto: ## the Python code of the wire messages in proto/, after they were changed
 	@bash deploy/make-proto.sh
