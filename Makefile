@@ -17,7 +17,7 @@ N ?= 10000
 help: ## this list
 	@echo "VMS: always-fresh SQL views inside HBase"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(READY) ## the virtual environment in .venv; every other target does this by itself
 

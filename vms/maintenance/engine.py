@@ -6,14 +6,13 @@ It runs the same `EpochRun` over the same state as a member does; benchmarks and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from vms.maintenance.epoch_run import EpochRun
 from vms.maintenance.messages import ViewRows
-from vms.maintenance.operations.base import Operation
-from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.record import Program
 from vms.maintenance.virtual_store import VirtualStore, read_columns
 from vms.model.arrow import from_column
@@ -44,7 +43,7 @@ class Engine:
         run.advance()
         return run.views
 
-    def operations(self) -> dict[str, DeltaView | Operation]:
+    def operations(self) -> dict[str, Any]:
         """What a step runs: DeltaViews by `table:NAME`, operations by node id. They are there after a step."""
         return {**{f"table:{t}": d for t, d in self._store.delta_views.items()}, **self._store.operations}
 
