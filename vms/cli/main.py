@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from vms.cli.bench import bench
+from vms.cli.bulk import bulk
 from vms.cli.demo import demo
 from vms.cli.hbase import hbase
 from vms.cli.load import load
@@ -155,7 +156,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, table, view, load, explain, status, bench, demo, hbase):
+for _command in (sql, table, view, load, bulk, explain, status, bench, demo, hbase):
     cli.add_command(_command)
 
 

@@ -62,6 +62,8 @@ def write_status(found: Mapping[str, Any], out: TextIO) -> None:
     out.write("\n")
     write_records([_view(n, v) for n, v in views.items()], "no views", out)
     _write_shared([p for p in found["parts"] if len(p["views"]) > 1], out)
+    for name in found["building"]:
+        out.write(f"\nview {name} is being built by a bulk job; vms bulk resume {name} goes on where one was cut off\n")
     told = [f"view {n} cannot be read: {v['failure']}" for n, v in views.items() if v["failing_rows"]]
     told += [f"view {n} is not right, rebuild it: {v['stopped']}" for n, v in views.items() if v["stopped"]]
     for text in [*found["warnings"], *told]:

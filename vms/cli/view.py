@@ -120,15 +120,11 @@ def create(
     if (select is None) == (file is None):
         raise click.UsageError("give the SELECT as an argument, or a file with --file")
 
-    from vms.manager.script import statements
     from vms.model.catalog import Layout, ViewForm
     from vms.model.table import Encoding
 
-    names = statements(name)
-    declared = names[0].name("a view") if names else ""
-    if len(names) != 1 or not names[0].at_end:
-        raise SqlError(f"{name!r} cannot be the name of a view")
-    query = _select(read_script(file) if file is not None else select or "")
+    declared = declared_name(name)
+    query = select_of(read_script(file) if file is not None else select or "")
     with settings.connect() as db:
         if if_not_exists and declared in db.catalog.views:
             click.echo(f"view {declared} is there already: left as it is")
@@ -153,7 +149,7 @@ def drop(settings: Settings, name: str, if_exists: bool) -> None:
 
     name = name.lower()
     with settings.connect() as db:
-        if if_exists and name not in db.catalog.views:
+        if if_exists and name not in db.catalog.views and name not in db.catalog.builds:
             click.echo(f"there is no view {name}: nothing to drop")
         else:
             db.drop_view(name)
@@ -274,7 +270,18 @@ def _follow(changes: Watch, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _select(text: str) -> Query:
+def declared_name(text: str) -> str:
+    """The name of a new view, by the rules of SQL."""
+    from vms.manager.script import statements
+
+    names = statements(text)
+    name = names[0].name("a view") if names else ""
+    if len(names) != 1 or not names[0].at_end:
+        raise SqlError(f"{text!r} cannot be the name of a view")
+    return name
+
+
+def select_of(text: str) -> Query:
     """The one SELECT that the text is."""
     from vms.manager.parser import Select, parse
 

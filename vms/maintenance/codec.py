@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from vms.errors import CorruptState
-from vms.maintenance.cut import batch_from_bytes, batch_to_bytes, pack_watermarks
+from vms.maintenance.cut import batch_from_bytes, batch_to_bytes, pack_state, pack_watermarks
 from vms.maintenance.messages import Batch, Done, Durable, Forward, Handoff, Message, Pull, StateLost, Want
 from vms.model.ring import SLOTS
 
@@ -106,7 +106,7 @@ _KINDS: dict[str, tuple[_Pack, _Unpack]] = {
         lambda m: [
             m.generation,
             m.epoch,
-            {n: [batch_to_bytes(b) for b in batches] for n, batches in m.state.items()},
+            pack_state(m.state),
             pack_watermarks(m.watermarks),
         ],
         _unpack_handoff,

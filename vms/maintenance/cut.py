@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from vms.maintenance.record import Record
+from vms.model.catalog import BulkLoad
 from vms.model.changes import Int64
 
 #: For each region, the highest sequence id taken in, by slot (0: none).
@@ -36,13 +37,25 @@ class Scan:
 
 
 @dataclass(frozen=True, eq=False)
+class Load:
+    """State of one view as of a snapshot, in the member's slots: what a bulk job made of its tables.
+
+    `described` tells what it is of.
+    """
+
+    described: BulkLoad
+    state: Mapping[str, Sequence[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, eq=False)
 class Cut:
     """Source input of one member for one epoch.
 
     `changes`: source rows by table in stream order; `rereads`: for rows that the stream alone cannot tell,
     what the store held when they were read (keys that were not found are in `absent`); `scans`: tables read
-    whole because a view over them is new. `watermarks` are those after the cut, for the owned slots. `record`
-    is the record under which the epoch was issued, so that the log alone tells how to replay it.
+    whole because a view over them is new; `loads`: state of views that bulk jobs have built. `watermarks` are
+    those after the cut, for the owned slots. `record` is the record under which the epoch was issued, so that the
+    log alone tells how to replay it.
     """
 
     record: Record
@@ -51,6 +64,7 @@ class Cut:
     absent: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
     scans: Mapping[str, Scan] = field(default_factory=dict)
     watermarks: Watermarks = field(default_factory=dict)
+    loads: Mapping[str, Load] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +114,7 @@ def cut_to_bytes(cut: Cut) -> bytes:
             "absent": {t: batch_to_bytes(b) for t, b in cut.absent.items()},
             "scans": {t: [batch_to_bytes(s.rows), dict(s.positions), s.horizon] for t, s in cut.scans.items()},
             "watermarks": pack_watermarks(cut.watermarks),
+            "loads": {v: [load.described.to_dict(), pack_state(load.state)] for v, load in cut.loads.items()},
         }
     )
 
@@ -114,4 +129,13 @@ def cut_from_bytes(data: bytes) -> Cut:
         {t: batch_from_bytes(b) for t, b in d["absent"].items()},
         {t: Scan(batch_from_bytes(s[0]), s[1], s[2]) for t, s in d["scans"].items()},
         unpack_watermarks(d["watermarks"]),
+        {v: Load(BulkLoad.from_dict(described), unpack_state(s)) for v, (described, s) in d["loads"].items()},
     )
+
+
+def pack_state(state: Mapping[str, Sequence[pa.RecordBatch]]) -> dict[str, list[bytes]]:
+    return {name: [batch_to_bytes(b) for b in batches] for name, batches in state.items()}
+
+
+def unpack_state(packed: Mapping[str, list[bytes]]) -> dict[str, list[pa.RecordBatch]]:
+    return {name: [batch_from_bytes(b) for b in batches] for name, batches in packed.items()}

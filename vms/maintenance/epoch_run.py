@@ -9,7 +9,7 @@ the order of the members, so the result does not depend on the order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import numpy as np
@@ -38,10 +38,22 @@ FULL = "/full"
 class EpochRun:
     """Runs the merged plan for one epoch. `sent` and `views` fill up as `advance` gets further."""
 
-    def __init__(self, store: VirtualStore, program: Program, ring: Ring, member: str) -> None:
+    def __init__(
+        self,
+        store: VirtualStore,
+        program: Program,
+        ring: Ring,
+        member: str,
+        loaded: Collection[str] = (),
+        brought: Collection[str] = (),
+    ) -> None:
+        """`loaded`: views that another run brings (`vms.maintenance.load_run`), with the tables `brought`."""
         self._store, self.ring, self._member = store, ring, member
-        self._plan = program.plan
-        self.new = store.install(program)
+        self._plan, self._loaded, self._brought = program.plan, loaded, brought
+        new = store.install(program)
+        #: New nodes that no view but the loaded ones needs: the other run computes them.
+        self.elsewhere = self._only_of(loaded) & new if loaded else frozenset()
+        self.new = new - self.elsewhere
         store.place(ring, member)
         self._full_wanted = self._find_full_wanted()
         self._changes: dict[str, Changes] = {}
@@ -53,6 +65,11 @@ class EpochRun:
         #: Changed rows of each view that has an output here.
         self.views: dict[str, ViewRows] = {}
         self.finished = False
+
+    def _only_of(self, views: Collection[str]) -> frozenset[str]:
+        """The nodes that only these views need."""
+        others = {n.id for v in self._plan.outputs if v not in views for n in self._plan.of_view(v).nodes}
+        return frozenset(n.id for n in self._plan.nodes if n.id not in others)
 
     def _find_full_wanted(self) -> set[str]:
         """Existing nodes whose full contents are needed by a new node, directly or through stateless ones."""
@@ -73,7 +90,7 @@ class EpochRun:
         """The names of all edges that other members send for in this epoch."""
         found = []
         for n in self._plan.nodes:
-            if isinstance(n.spec, Exchange):
+            if isinstance(n.spec, Exchange) and n.id not in self.elsewhere:
                 if n.id not in self.new:
                     found.append(n.id)
                 if n.id in self.new or n.id in self._full_wanted:
@@ -82,7 +99,10 @@ class EpochRun:
 
     def apply_cut(self, cut: Cut) -> None:
         """Bring the DeltaViews to the cut: scans first, then the stream's changes."""
+        self._queue(cut)
         for name in self._plan.sources:
+            if name in self._brought:
+                continue
             table = self._store.program.tables[name]
             parts = []
             if name in cut.scans:
@@ -99,6 +119,13 @@ class EpochRun:
                     parts.append(delta_view.step(*self._settled(delta_view, changes, cut)))
             width = len(delta_view.types)
             self._table_changes[name] = Changes.concat(parts, width)
+
+    def _queue(self, cut: Cut) -> None:
+        """Keep the changes for the views that are being built, and no others."""
+        queued = self._store.program.queued
+        self._store.queues = {t: rows for t, rows in self._store.queues.items() if t in queued}
+        for name in sorted(queued & cut.changes.keys()):
+            self._store.queue(name, cut.changes[name])
 
     def apply_changes(self, sources: Mapping[str, RowChanges]) -> None:
         """Bring the DeltaViews on by changes that need no reading again: a cut without log and store."""
@@ -165,6 +192,8 @@ class EpochRun:
         """Run every node whose inputs are there."""
         waiting = False
         for node in self._plan.nodes:
+            if node.id in self.elsewhere:
+                continue
             if node.id not in self.new and node.id not in self._changes:
                 waiting |= not self._run(node, self._changes, full=False)
             if (node.id in self.new or node.id in self._full_wanted) and node.id not in self._full:
@@ -172,6 +201,8 @@ class EpochRun:
         if not waiting and not self.finished:
             self.finished = True
             for view, node in self._plan.outputs.items():
+                if view in self._loaded:
+                    continue
                 results = self._full if node.id in self.new else self._changes
                 self.views[view] = view_rows(node, results[node.id])
 

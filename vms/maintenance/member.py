@@ -8,6 +8,7 @@
 |---|---|---|
 | HANDOFF | the state of slots that move to it | only where the epoch has a new ring |
 | SCANNING | tables read whole | only where a view reads a table (or column) that is not followed yet |
+| | state that bulk jobs left | only where a view that was being built is there now |
 | READING | rows that the stream alone cannot tell | only for older timestamps and the like (DeltaView) |
 | PROPOSING | its cut to be durable | no output of the epoch may leave before |
 | RUNNING | the other members' batches, edge by edge | an edge runs when it is closed by all |
@@ -23,15 +24,17 @@ holds because a row has one owner, its changes reach the owner in order, and eac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 
 from vms.errors import CorruptState
-from vms.maintenance.cut import Checkpoint, Cut, Scan, Watermarks
+from vms.maintenance.cut import Checkpoint, Cut, Load, Scan, Watermarks
 from vms.maintenance.delivery import Delivery
 from vms.maintenance.epoch_run import EpochRun
+from vms.maintenance.load_run import LoadedStore, LoadingRun, start_run
 from vms.maintenance.messages import (
     LEADER,
     Batch,
@@ -44,6 +47,8 @@ from vms.maintenance.messages import (
     Event,
     Forward,
     Handoff,
+    Loaded,
+    LoadView,
     LogReceived,
     ProposeCut,
     Pull,
@@ -64,7 +69,7 @@ from vms.maintenance.messages import (
 from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.row_images import RowImages, split
 from vms.maintenance.record import Definitions, Record
-from vms.maintenance.source_rows import key_batch, row_changes
+from vms.maintenance.source_rows import either, key_batch, row_changes
 from vms.maintenance.timeline import TimelineBuffer, slots_of
 from vms.maintenance.virtual_store import ALL_SLOTS, VirtualStore, read_columns
 from vms.model.ring import Ring
@@ -100,7 +105,7 @@ class Member:
         self.delivery = Delivery()
         self._record = Record()
         self._definitions: Definitions | None = None
-        self._run: EpochRun | None = None
+        self._run: EpochRun | LoadingRun | None = None
         #: (sender, delivery) of forwarded rows that wait in the buffer, and of those in the cut under way.
         self._unanswered: list[tuple[str, int]] = []
         self._in_cut: list[tuple[str, int]] = []
@@ -109,6 +114,7 @@ class Member:
         self._early: list[tuple[str, Batch | Handoff]] = []
         self._handoffs: dict[str, Handoff] = {}
         self._scans: dict[str, Scan] = {}
+        self._loads: dict[str, LoadedStore] = {}
         self._taken: dict[str, pa.RecordBatch] = {}
         self._marks: Watermarks = {}
         self._unwritten: set[str] = set()
@@ -126,6 +132,8 @@ class Member:
                 return self._record_changed(event)
             case Scanned() if self.phase is Phase.SCANNING and event.epoch == self._record.epoch:
                 return self._scanned(event)
+            case Loaded() if self.phase is Phase.SCANNING and event.epoch == self._record.epoch:
+                return self._loaded(event)
             case RowsRead() if self.phase is Phase.READING and event.epoch == self._record.epoch:
                 return self._propose(event)
             case CutStands() if self.phase is Phase.PROPOSING and event.cut.record == self._record:
@@ -232,7 +240,7 @@ class Member:
         else:
             self._forget()
         self._record, self._definitions = record, definitions
-        self._run, self._inbox, self._handoffs, self._scans = None, {}, {}, {}
+        self._run, self._inbox, self._handoffs, self._scans, self._loads = None, {}, {}, {}, {}
         moved = definitions.previous_ring is not None
         effects = self._hand_over(before, ring) if moved else []
         effects += self._follow(ring, record.generation)
@@ -306,11 +314,25 @@ class Member:
 
     def _after_handoff(self) -> list[Effect]:
         assert self._definitions is not None
-        tables = self.store.tables_to_scan(self._definitions.program)
+        program, epoch = self._definitions.program, self._record.epoch
+        tables, views = self._wanted()
         self.phase = Phase.SCANNING
-        if not tables:
+        if not tables and not views:
             return self._read_unresolved()
-        return [ScanTable(self._record.epoch, t) for t in tables]
+        loads: list[Effect] = [LoadView(epoch, v, program.loads[v].folder) for v in views]
+        return [*(ScanTable(epoch, t) for t in tables), *loads]
+
+    def _wanted(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The tables to scan and the views to load."""
+        assert self._definitions is not None
+        program, generation = self._definitions.program, self._record.generation
+        return self.store.tables_to_scan(program, generation), self.store.views_to_load(program, generation)
+
+    def _all_read(self) -> list[Effect]:
+        """Go on when every table is scanned and every view that a bulk job has built is loaded."""
+        tables, views = self._wanted()
+        done = len(self._scans) == len(tables) and len(self._loads) == len(views)
+        return self._read_unresolved() if done else []
 
     def _scanned(self, event: Scanned) -> list[Effect]:
         assert self._definitions is not None and self.ring is not None
@@ -319,16 +341,23 @@ class Member:
         self._scans[event.table] = Scan(mine, event.positions, event.horizon)
         for region, seq in event.positions.items():
             self.buffer.cover(region, owned, seq)
-        if len(self._scans) < len(self.store.tables_to_scan(self._definitions.program)):
-            return []
-        return self._read_unresolved()
+        return self._all_read()
+
+    def _loaded(self, event: Loaded) -> list[Effect]:
+        assert self._definitions is not None and self.ring is not None
+        program, view = self._definitions.program, event.view
+        load = Load(program.loads[view], event.state)
+        loaded = self._loads[view] = LoadedStore(self.store, program, self.ring, self.id, view, load)
+        if len(self.ring.members) > 1:
+            loaded.load = replace(load, state=loaded.store.export(ALL_SLOTS))  # the cut has the member's slots alone
+        return self._all_read()
 
     def _read_unresolved(self) -> list[Effect]:
         """Close the buffer and find the rows that must be read again."""
         assert self._definitions is not None
         program = self._definitions.program
         taken, self._marks = self.buffer.take(), self.buffer.snapshot()
-        self._taken = {t: rows for t, rows in taken.items() if t in program.plan.sources}
+        self._taken = {t: rows for t, rows in taken.items() if t in program.plan.sources or t in program.queued}
         self._in_cut, self._unanswered = self._unanswered, []
         keys = {}
         for name, rows in self._taken.items():
@@ -337,22 +366,29 @@ class Member:
                 view = DeltaView(table, columns, self.store.pool)
                 scan = self._scans[name]
                 view.replace(row_changes(table, columns, scan.rows, self.store.pool), horizon=scan.horizon)
-            else:
-                held = self.store.delta_views[name]
-                if isinstance(held, RowImages):
-                    continue
-                view = held
-            changes, _ = split(row_changes(table, view.columns, rows, self.store.pool))
-            unresolved = view.unresolved(changes)
-            if len(unresolved):
-                keys[name] = key_batch(table, changes, unresolved, self.store.pool)
+                keys[name] = self._unresolved(view, rows)
+            elif name in self.store.delta_views and name in program.plan.sources:
+                keys[name] = self._unresolved(self.store.delta_views[name], rows)
+        for loaded in self._loads.values():
+            for name, rows in loaded.changes(self._taken, self._scans).items():
+                if name not in self._scans:
+                    found = self._unresolved(loaded.store.delta_views[name], rows)
+                    keys[name] = either(keys[name], found) if name in keys else found
+        keys = {name: batch for name, batch in keys.items() if batch.num_rows}
         self.phase = Phase.READING
         if keys:
             return [ReadRows(self._record.epoch, keys)]
         return self._propose(RowsRead(self._record.epoch, {}, {}))
 
+    def _unresolved(self, view: DeltaView | RowImages, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The keys of the rows that the DeltaView cannot tell; images tell every row."""
+        changes, _ = split(row_changes(view.table, view.columns, rows, self.store.pool))
+        unresolved = np.empty(0, np.int64) if isinstance(view, RowImages) else view.unresolved(changes)
+        return key_batch(view.table, changes, unresolved, self.store.pool)
+
     def _propose(self, read: RowsRead) -> list[Effect]:
-        cut = Cut(self._record, self._taken, read.found, read.absent, self._scans, self._marks)
+        loads = {view: loaded.load for view, loaded in self._loads.items()}
+        cut = Cut(self._record, self._taken, read.found, read.absent, self._scans, self._marks, loads)
         self._taken = {}
         self.phase = Phase.PROPOSING
         if self._log:
@@ -369,8 +405,8 @@ class Member:
         elif self._log:
             effects += self._answer()
         self.durable = event.cut.watermarks
-        self._run = EpochRun(self.store, self._definitions.program, self.ring, self.id)
-        self._run.apply_cut(event.cut)
+        ready, self._loads = self._loads if event.ours else {}, {}
+        self._run = start_run(self.store, self._definitions.program, self.ring, self.id, event.cut, ready)
         self.epoch, self.phase = self._record.epoch, Phase.RUNNING
         for (edge, sender), message in self._inbox.items():
             if isinstance(message, Batch):
@@ -421,7 +457,7 @@ class Member:
 
     # --- the end of an epoch ---------------------------------------------------------------------------------
 
-    def _finish(self, run: EpochRun) -> list[Effect]:
+    def _finish(self, run: EpochRun | LoadingRun) -> list[Effect]:
         self.phase = Phase.FINISHING
         record = self._record
         self._unwritten = {"rows"}

@@ -146,6 +146,15 @@ class Scanned:
 
 
 @dataclass(frozen=True, eq=False)
+class Loaded:
+    """Answer to `LoadView`: the state of all slots, by name as in a checkpoint."""
+
+    epoch: int
+    view: str
+    state: Mapping[str, Sequence[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, eq=False)
 class RowsRead:
     """Answer to `ReadRows`: rows found, and the keys of those that are not there, each with a `_ts` that no cell or
     delete of the row exceeds."""
@@ -182,7 +191,9 @@ class Tick:
     """Time has passed: ask again for what is missing."""
 
 
-Event = Delivered | Received | RecordChanged | Scanned | RowsRead | CutStands | ReceivedLogged | RowsWritten | Tick
+Event = (
+    Delivered | Received | RecordChanged | Scanned | Loaded | RowsRead | CutStands | ReceivedLogged | RowsWritten | Tick
+)
 
 # --- effects: what a member asks of the shell ----------------------------------------------------------------
 
@@ -212,6 +223,15 @@ class ScanTable:
 
     epoch: int
     table: str
+
+
+@dataclass(frozen=True)
+class LoadView:
+    """Read what a bulk job left for the view in this folder; answer with `Loaded`."""
+
+    epoch: int
+    view: str
+    folder: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,4 +289,6 @@ class Superseded:
     reason: str
 
 
-Effect = Send | Acknowledge | ScanTable | ReadRows | ProposeCut | LogReceived | WriteRows | Committed | Superseded
+Effect = (
+    Send | Acknowledge | ScanTable | LoadView | ReadRows | ProposeCut | LogReceived | WriteRows | Committed | Superseded
+)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgpack
 
+from vms.model.catalog import BulkLoad
 from vms.model.ring import Ring
 from vms.model.table import BaseTable
 from vms.plan.plan import MaintenancePlan
@@ -81,6 +82,8 @@ class Program:
 
     `created` tells views of one name apart: one that was dropped and made again has another table to fill.
     `settled` are the tables that are followed by the images of their changes alone.
+    `builds` are the views that a bulk job builds, told apart in the same way; changes of the tables in `queued`
+    wait for them. `loads`: what bulk jobs left for views that are there.
     """
 
     version: int
@@ -88,6 +91,9 @@ class Program:
     plan: MaintenancePlan
     created: Mapping[str, int] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
+    builds: Mapping[str, int] = field(default_factory=dict)
+    queued: frozenset[str] = frozenset()
+    loads: Mapping[str, BulkLoad] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

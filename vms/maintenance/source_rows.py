@@ -57,3 +57,11 @@ def key_batch(table: BaseTable, changes: RowChanges, at: Int64, pool: TextPool) 
     """The keys of the changes at these positions, by column name."""
     arrays = [from_column(c.type, k.take(at), pool) for c, k in zip(table.key_columns, changes.keys)]
     return pa.RecordBatch.from_arrays(arrays, names=list(table.key))
+
+
+def either(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    """The keys that are in one of two batches of keys, each once."""
+    if not one.num_rows or not other.num_rows:
+        return one if one.num_rows else other
+    both = pa.Table.from_batches([one, other])
+    return both.group_by(both.column_names).aggregate([]).combine_chunks().to_batches()[0]

@@ -27,6 +27,7 @@ from vms.maintenance.operations.top_k import TopKOperation
 from vms.maintenance.operations.union import UnionOperation
 from vms.maintenance.operations.window import WindowOperation
 from vms.maintenance.record import Program
+from vms.maintenance.timeline import slots_of
 from vms.model.changes import Bool, Int64
 from vms.model.ring import SLOTS, Ring
 from vms.model.table import BaseTable
@@ -66,22 +67,37 @@ def read_columns(table: BaseTable, plan: MaintenancePlan) -> tuple[str, ...]:
 class VirtualStore:
     """State of one member. Changed only by `EpochRun` and by the hand-over of slots."""
 
-    def __init__(self) -> None:
-        self.pool = TextPool()
+    def __init__(self, pool: TextPool | None = None) -> None:
+        self.pool = TextPool() if pool is None else pool
         self.program = Program(0, {}, MaintenancePlan(()))
         self.delta_views: dict[str, DeltaView | RowImages] = {}
+        #: Source rows that wait for views which a bulk job builds, by table, in the order of the cuts.
+        self.queues: dict[str, list[pa.RecordBatch]] = {}
         self.operations: dict[str, Operation] = {}
         self._nodes: dict[str, Node] = {}
         self._placed: tuple[Ring, str, Program] | None = None
 
-    def tables_to_scan(self, program: Program) -> tuple[str, ...]:
-        """The tables that `program` reads more of than is held here."""
+    def tables_to_scan(self, program: Program, generation: int) -> tuple[str, ...]:
+        """The tables that `program` reads more of than is held here or comes with a load."""
+        loads = [program.loads[v] for v in self.views_to_load(program, generation)]
         wanted = []
         for name in program.plan.sources:
-            held = self.delta_views.get(name)
-            if held is None or not set(read_columns(program.tables[name], program.plan)) <= set(held.columns):
+            held = [set(load.columns[name]) for load in loads if name in load.columns]
+            if name in self.delta_views:
+                held.append(set(self.delta_views[name].columns))
+            needed = set(read_columns(program.tables[name], program.plan))
+            if not any(needed <= columns for columns in held):
                 wanted.append(name)
         return tuple(wanted)
+
+    def views_to_load(self, program: Program, generation: int) -> tuple[str, ...]:
+        """The views that `program` is the first to have and whose changes waited here until now."""
+        built = [v for v in program.loads if self.program.builds.get(v) == program.created[v]]
+        return tuple(v for v in built if program.loads[v].generation == generation)
+
+    def queue(self, table: str, rows: pa.RecordBatch) -> None:
+        """Let source rows wait for the views that are being built over their table."""
+        self.queues.setdefault(table, []).append(rows)
 
     def install(self, program: Program) -> frozenset[str]:
         """Make this the program; returns the ids of its new nodes. State of dropped nodes is freed.
@@ -192,6 +208,8 @@ class VirtualStore:
         parts = {f"table:{t}": d.export(slots) for t, d in self.delta_views.items()}
         for id_, operation in self.operations.items():
             parts[id_] = operation.export(slots)
+        for name, batches in self.queues.items():
+            parts[f"queue:{name}"] = [b for b in _in_slots(batches, slots) if b.num_rows]
         return {name: batches for name, batches in parts.items() if batches}
 
     def load(self, state: State) -> None:
@@ -199,6 +217,8 @@ class VirtualStore:
         for name, batches in state.items():
             if name.startswith("table:"):
                 self.delta_views[name.removeprefix("table:")].load(batches)
+            elif name.startswith("queue:"):
+                self.queues.setdefault(name.removeprefix("queue:"), []).extend(batches)
             else:
                 self.operations[name].load(batches)
 
@@ -208,6 +228,7 @@ class VirtualStore:
             delta_view.drop(slots)
         for operation in self.operations.values():
             operation.drop(slots)
+        self.queues = {name: _in_slots(batches, ~slots) for name, batches in self.queues.items()}
 
     def sweep(self) -> None:
         """Free text that no state holds. Only between epochs, when no batch with codes is under way."""
@@ -221,8 +242,13 @@ class VirtualStore:
         self.pool.sweep(live)
 
     def memory_bytes(self) -> dict[str, int]:
-        """Bytes by part: `table:NAME`, node id, and `text`."""
+        """Bytes by part: `table:NAME`, `queue:NAME`, node id, and `text`."""
         parts = {f"table:{t}": d.memory_bytes() for t, d in self.delta_views.items()}
+        parts.update({f"queue:{t}": sum(b.nbytes for b in batches) for t, batches in self.queues.items()})
         parts.update({id_: op.memory_bytes() for id_, op in self.operations.items()})
         parts["text"] = self.pool.memory_bytes()
         return parts
+
+
+def _in_slots(batches: Sequence[pa.RecordBatch], slots: Bool) -> list[pa.RecordBatch]:
+    return [b.filter(pa.array(slots[slots_of(b)])) for b in batches]

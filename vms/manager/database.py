@@ -132,8 +132,7 @@ class Database:
     def drop_table(self, name: str) -> None:
         before = self.catalog
         after = before.without_table(name, self.readers(name))
-        self._coordination.change_catalog(before, after)
-        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+        self.change_catalog(before, after)
         self.backend.drop_table(name)
 
     def create_view(self, name: str, sql: str, form: ViewForm = USUAL_FORM) -> ViewPlan:
@@ -142,15 +141,12 @@ class Database:
         after = before.with_view(name, sql, form)
         plan = self.runtime.programs.plan(before, name, sql)
         self.backend.check_view(after.views[name], plan.plan.sources)
-        self._coordination.change_catalog(before, after)
-        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+        self.change_catalog(before, after)
         return plan
 
     def drop_view(self, name: str) -> None:
         before = self.catalog
-        after = before.without_view(name, self.readers(name))
-        self._coordination.change_catalog(before, after)
-        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+        self.change_catalog(before, before.without_view(name, self.readers(name)))
 
     def use_images(self, table: str, jar: str | None = None) -> None:
         """Let every change of the table carry the rows before and after it: no more is remembered of it then.
@@ -160,7 +156,7 @@ class Database:
         self.backend.attach_images(self.catalog.table(table), jar)
         self.wait(self.latest())  # until then changes come without
         before = self.catalog
-        self._change(before, before.with_images(table, 0))
+        self.change_catalog(before, before.with_images(table, 0))
         self.settle_images()
 
     def settle_images(self) -> None:
@@ -171,11 +167,7 @@ class Database:
             self.wait(self.latest())
         for table in held:
             before = self.catalog
-            self._change(before, before.with_images(table.name, generation))
-
-    def _change(self, before: Catalog, after: Catalog) -> None:
-        self._coordination.change_catalog(before, after)
-        self.runtime.wait(lambda: self._read_catalog() >= after.version)
+            self.change_catalog(before, before.with_images(table.name, generation))
 
     def rebuild_view(self, name: str) -> list[str]:
         """Make the view anew from its tables, and every other view with it; returns the names of all.
@@ -186,14 +178,17 @@ class Database:
         self.runtime.rebuild(f"rebuild of view {name} was asked for")
         return list(self.catalog.views)
 
-    def _read_catalog(self) -> int:
-        return self.runtime.readable.point.catalog
+    def change_catalog(self, before: Catalog, after: Catalog) -> None:
+        """Make it the newest, and wait until an epoch of it is committed."""
+        self._coordination.change_catalog(before, after)
+        self.runtime.wait(lambda: self.runtime.readable.point.catalog >= after.version)
 
     def readers(self, name: str) -> list[str]:
-        """The views that read the table or view, themselves or through others, oldest first."""
+        """The views that read the table or view, themselves or through others, oldest first; also unfinished ones."""
         found: list[str] = []
-        for view in sorted(self.catalog.views.values(), key=lambda v: v.created):
-            plan = self.plan(view.name)
+        catalog = self.catalog
+        for view in sorted((*catalog.views.values(), *catalog.builds.values()), key=lambda v: v.created):
+            plan = self.runtime.programs.plan(catalog, view.name, view.sql)
             if name in plan.tables or {name, *found} & set(plan.views):
                 found.append(view.name)
         return found

@@ -52,5 +52,15 @@ class Programs:
             plans = [self.plan(catalog, v.name, v.sql).plan for v in catalog.views.values()]
             created = {v.name: v.created for v in catalog.views.values()}
             merged = MaintenancePlan.merge(plans)
-            self._programs[key] = Program(catalog.version, catalog.tables, merged, created, settled)
+            queued = {t for v in catalog.builds.values() for t in self.plan(catalog, v.name, v.sql).plan.sources}
+            self._programs[key] = Program(
+                catalog.version,
+                catalog.tables,
+                merged,
+                created,
+                settled,
+                {v.name: v.created for v in catalog.builds.values()},
+                frozenset(queued),
+                {v.name: v.load for v in catalog.views.values() if v.load is not None},
+            )
         return self._programs[key]

@@ -25,6 +25,8 @@ from vms.maintenance.messages import (
     Effect,
     Event,
     Handoff,
+    Loaded,
+    LoadView,
     LogReceived,
     Message,
     ProposeCut,
@@ -51,7 +53,7 @@ from vms.manager.intake import Intake
 from vms.manager.log import TransactionLog
 from vms.manager.neighbours import Alone, Errors, Neighbours
 from vms.manager.programs import Programs
-from vms.manager.store_io import read_keys, scan_table, write_views
+from vms.manager.store_io import load_view, read_keys, scan_table, write_views
 from vms.manager.subscriptions import Subscriptions, Watcher
 from vms.manager.trace import Traces
 from vms.model.catalog import Catalog
@@ -427,6 +429,8 @@ class Runtime:
                     self._settle()
             case ScanTable():
                 return self._scan(effect)
+            case LoadView():
+                return self._load_view(effect)
             case ReadRows():
                 with self.traces.spent(effect.epoch, "read"):
                     return read_keys(self.store, self._catalog().tables, effect, self._now_ms, self.dead.add)
@@ -481,6 +485,10 @@ class Runtime:
             with self.traces.spent(effect.epoch, "scan"):
                 self._scans[key] = scan_table(self.store, table, effect, self._now_ms, self.dead.add)
         return self._scans[key]
+
+    def _load_view(self, effect: LoadView) -> Loaded:
+        with self.traces.spent(effect.epoch, "scan"):
+            return load_view(effect)
 
     def _log_received(
         self, id_: str, generation: int, epoch: int, batches: Sequence[tuple[str, Batch | Handoff]]
@@ -602,7 +610,8 @@ class Runtime:
 
     def _create_view_tables(self, record: Record) -> None:
         existing = set(self.store.tables())
-        for view in self.coordination.catalog(record.catalog).views.values():
+        catalog = self.coordination.catalog(record.catalog)
+        for view in (*catalog.views.values(), *catalog.builds.values()):
             if view.table(record.generation) not in existing:
                 self.store.create_table(view.table(record.generation), FAMILIES)
 

@@ -71,7 +71,7 @@ def _execute(db: Database, statement: Statement) -> StatementResult:
             db.drop_table(name)
             return _done("DROP TABLE", f"table {name} dropped")
         case DropView(name=name, if_exists=if_exists):
-            if if_exists and name not in db.catalog.views:
+            if if_exists and name not in db.catalog.views and name not in db.catalog.builds:
                 return _done("DROP VIEW", f"there is no view {name}: nothing to drop")
             db.drop_view(name)
             return _done("DROP VIEW", f"view {name} dropped")

@@ -29,6 +29,7 @@ def status(db: Database) -> dict[str, Any]:
         **db.backend.status(),
         "dead_letters": sum(letters.values()),
         "rebuilding": runtime.rebuilding,
+        "building": sorted(db.catalog.builds),
         "warnings": list(runtime.warnings),
         "tables": {name: table_status(db, name, letters) for name in db.catalog.tables},
         "views": {name: view_status(db, name, used) for name in db.catalog.views},

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vms.errors import TableMissing
-from vms.maintenance.messages import ReadRows, RowsRead, Scanned, ScanTable, WriteRows
+from vms.maintenance.messages import Loaded, LoadView, ReadRows, RowsRead, Scanned, ScanTable, WriteRows
 from vms.maintenance.source_rows import with_slots
+from vms.maintenance.stage_run import VIEW
+from vms.manager.bulk_files import Folder, read_state
 from vms.model.catalog import Catalog
 from vms.model.rowkey import encode_keys
 from vms.model.table import BaseTable
@@ -40,6 +42,15 @@ def scan_table(store: SnapshotStore, table: BaseTable, effect: ScanTable, now: N
         snapshot.close()
     dead(letters)
     return Scanned(effect.epoch, table.name, with_slots(table, rows), positions, now())
+
+
+def load_view(effect: LoadView) -> Loaded:
+    """What a bulk job left for the view, without the rows that are in its table already."""
+    state: dict[str, list[pa.RecordBatch]] = {}
+    for name, batch in read_state(Folder(effect.folder)):
+        if name != VIEW:
+            state.setdefault(name, []).append(batch)
+    return Loaded(effect.epoch, effect.view, state)
 
 
 def read_keys(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 import msgpack
 
-from vms.errors import AlreadyExists, UnknownName, UserError
+from vms.errors import AlreadyExists, UnknownName, UserError, ViewBuilding
 from vms.model.table import BaseTable, Encoding
 
 
@@ -31,13 +32,47 @@ USUAL_FORM = ViewForm()
 
 
 @dataclass(frozen=True)
+class BulkLoad:
+    """What a bulk job left for a view, all of it as of one snapshot.
+
+    `folder`: where the state is; `columns`: the value columns that were read of each table; `cuts`: by table, for
+    each of its regions in key order, where the region starts and the highest sequence id that is in the snapshot.
+    What has changed since waits for it only in the `generation` in which the job began.
+    """
+
+    folder: str
+    generation: int
+    columns: Mapping[str, tuple[str, ...]]
+    cuts: Mapping[str, tuple[tuple[bytes, int], ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain value for the catalog; `from_dict` is its inverse."""
+        return {
+            "folder": self.folder,
+            "generation": self.generation,
+            "columns": dict(self.columns),
+            "cuts": dict(self.cuts),
+        }
+
+    @staticmethod
+    def from_dict(d: dict[str, Any]) -> BulkLoad:
+        columns = {table: tuple(names) for table, names in d["columns"].items()}
+        cuts = {table: tuple((start, seq) for start, seq in regions) for table, regions in d["cuts"].items()}
+        return BulkLoad(d["folder"], d["generation"], columns, cuts)
+
+
+@dataclass(frozen=True)
 class ViewDefinition:
-    """A registered view. `created` is the catalog version that brought it: no other view ever has the same."""
+    """A registered view. `created` is the catalog version that brought it: no other view ever has the same.
+
+    `load`: what a bulk job left for it; None: it began with a scan of its tables.
+    """
 
     name: str
     sql: str
     created: int
     form: ViewForm = USUAL_FORM
+    load: BulkLoad | None = field(default=None, compare=False)
 
     def table(self, generation: int) -> str:
         """The name of its view table in one generation; never used again after the view is dropped."""
@@ -46,17 +81,23 @@ class ViewDefinition:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tables and views of one version. Changing it makes the next version."""
+    """Tables and views of one version. Changing it makes the next version.
+
+    `builds` are views that a bulk job is building: changes of their tables wait until they are loaded.
+    """
 
     version: int = 0
     tables: Mapping[str, BaseTable] = field(default_factory=dict)
     views: Mapping[str, ViewDefinition] = field(default_factory=dict)
+    builds: Mapping[str, ViewDefinition] = field(default_factory=dict)
 
     def _free(self, name: str) -> None:
         if name in self.tables:
             raise AlreadyExists(f"there is a table named {name} already; drop it first or choose another name")
         if name in self.views:
             raise AlreadyExists(f"there is a view named {name} already; drop it first or choose another name")
+        if name in self.builds:
+            raise AlreadyExists(f"view {name} is being built; drop it first or choose another name")
 
     def table(self, name: str) -> BaseTable:
         if name in self.views:
@@ -68,6 +109,8 @@ class Catalog:
     def view(self, name: str) -> ViewDefinition:
         if name in self.tables:
             raise UserError(f"{name} is a table, not a view")
+        if name in self.builds:
+            raise ViewBuilding(f"view {name} is being built by a bulk job; read it when that is done")
         if name not in self.views:
             raise UnknownName("view", name, self.views)
         return self.views[name]
@@ -93,8 +136,23 @@ class Catalog:
         view = ViewDefinition(name, sql, self.version + 1, form)
         return replace(self, version=self.version + 1, views={**self.views, name: view})
 
+    def with_build(self, name: str, sql: str, form: ViewForm = USUAL_FORM) -> Catalog:
+        """A bulk job begins to build this view."""
+        self._free(name)
+        view = ViewDefinition(name, sql, self.version + 1, form)
+        return replace(self, version=self.version + 1, builds={**self.builds, name: view})
+
+    def with_built(self, name: str, load: BulkLoad) -> Catalog:
+        """The view that was being built is there as soon as its load is in."""
+        view = replace(self.builds[name], load=load)
+        left = {n: v for n, v in self.builds.items() if n != name}
+        return replace(self, version=self.version + 1, views={**self.views, name: view}, builds=left)
+
     def without_view(self, name: str, readers: Sequence[str] = ()) -> Catalog:
         """`readers`: as in `without_table`."""
+        if name in self.builds:
+            left = {n: v for n, v in self.builds.items() if n != name}
+            return replace(self, version=self.version + 1, builds=left)
         self.view(name)
         _refuse_readers(f"view {name}", readers)
         left = {n: v for n, v in self.views.items() if n != name}
@@ -103,7 +161,7 @@ class Catalog:
     def outlived(self, tables: Iterable[str], generation: int) -> list[str]:
         """Of these store tables, the view tables that nobody can read once this version is committed in this
         generation: those of older generations, and of views that were dropped. True for ever after."""
-        live = {(v.name, v.created) for v in self.views.values()}
+        live = {(v.name, v.created) for v in (*self.views.values(), *self.builds.values())}
         found = []
         for table in tables:
             name, *numbers = table.rsplit(".", 2)
@@ -118,9 +176,8 @@ class Catalog:
             {
                 "version": self.version,
                 "tables": [t.to_dict() for t in self.tables.values()],
-                "views": [
-                    [v.name, v.sql, v.created, v.form.layout.value, v.form.encoding.value] for v in self.views.values()
-                ],
+                "views": [_view_to_list(v) for v in self.views.values()],
+                "builds": [_view_to_list(v) for v in self.builds.values()],
             }
         )
 
@@ -128,13 +185,29 @@ class Catalog:
     def from_bytes(data: bytes) -> Catalog:
         d = msgpack.unpackb(data)
         tables = [BaseTable.from_dict(t) for t in d["tables"]]
-        views = [_view(*v) for v in d["views"]]
-        return Catalog(d["version"], {t.name: t for t in tables}, {v.name: v for v in views})
+        views = [_view_from_list(*v) for v in d["views"]]
+        builds = [_view_from_list(*v) for v in d.get("builds", ())]
+        return Catalog(
+            d["version"], {t.name: t for t in tables}, {v.name: v for v in views}, {v.name: v for v in builds}
+        )
 
 
-def _view(name: str, sql: str, created: int, layout: str = "columns", encoding: str = "bytes") -> ViewDefinition:
+def _view_to_list(view: ViewDefinition) -> list[Any]:
+    load = None if view.load is None else view.load.to_dict()
+    return [view.name, view.sql, view.created, view.form.layout.value, view.form.encoding.value, load]
+
+
+def _view_from_list(
+    name: str,
+    sql: str,
+    created: int,
+    layout: str = "columns",
+    encoding: str = "bytes",
+    load: dict[str, Any] | None = None,
+) -> ViewDefinition:
     """Version 0.1 kept no form: it wrote columns in the encoding of HBase's Bytes."""
-    return ViewDefinition(name, sql, created, ViewForm(Layout(layout), Encoding(encoding)))
+    form = ViewForm(Layout(layout), Encoding(encoding))
+    return ViewDefinition(name, sql, created, form, None if load is None else BulkLoad.from_dict(load))
 
 
 def _refuse_readers(what: str, readers: Sequence[str]) -> None:

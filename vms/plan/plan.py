@@ -302,6 +302,18 @@ class MaintenancePlan:
         """The output node of every view."""
         return {n.spec.view: n for n in self.nodes if isinstance(n.spec, Output)}
 
+    def of_view(self, view: str) -> MaintenancePlan:
+        """The part of it that one view needs."""
+        nodes = {n.id: n for n in self.nodes}
+        wanted: set[str] = set()
+        todo = [self.outputs[view].id]
+        while todo:
+            id_ = todo.pop()
+            if id_ not in wanted:
+                wanted.add(id_)
+                todo.extend(nodes[id_].inputs)
+        return MaintenancePlan(tuple(n for n in self.nodes if n.id in wanted))
+
     @staticmethod
     def merge(plans: Iterable[MaintenancePlan]) -> MaintenancePlan:
         """One plan for several views: equal nodes once."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 import msgpack
-from rocksdict import ColumnFamily, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import AccessType, Checkpoint, ColumnFamily, Options, Rdict, WriteBatch, WriteOptions
 
 from vms.errors import CorruptState, StoreError, StoreUnavailable
 from vms.store.base import Cell, Entry, Family, Mutation, Region, Row, Version
@@ -32,6 +32,7 @@ from vms.store.layout import (
     decode_entry,
     encode_cells,
     encode_entry,
+    row_of,
     row_prefix,
     seq_bytes,
     stream_key,
@@ -75,13 +76,20 @@ class EmbeddedStore:
 
     With `sync` a call that writes has reached the disk when it returns. Without, it has reached the operating
     system: it survives the end of this process, however sudden, but not that of the machine. `now_ms` is the
-    clock that times to live are measured by.
+    clock that times to live are measured by. With `read_only` any number of processes may open the folder, as
+    long as none writes to it: that of a `checkpoint`.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, sync: bool = True, now_ms: Callable[[], int] = wall_clock_ms
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sync: bool = True,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        read_only: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._read_only = read_only
         self._now_ms = now_ms
         self._lock = RLock()
         self._cursors: WeakSet[RangeCursor | SeekCursor] = WeakSet()
@@ -107,8 +115,10 @@ class EmbeddedStore:
             return chosen
 
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            db = Rdict(str(self.path), options(), {"rows": options(), "stream": options()})
+            access = AccessType.read_only() if self._read_only else AccessType.read_write()
+            if not self._read_only:
+                self.path.mkdir(parents=True, exist_ok=True)
+            db = Rdict(str(self.path), options(), {"rows": options(), "stream": options()}, access)
             return _Files(
                 db,
                 db.get_column_family("rows"),
@@ -136,6 +146,18 @@ class EmbeddedStore:
                 "open it with the version that wrote it, or use another path"
             )
         return Directory(records, self._write)
+
+    def checkpoint(self, path: Path) -> None:
+        """A copy of the whole store as it is now, in a folder that is not there yet.
+
+        It shares the files of the store where the file system can (hard links), so it costs little.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock:
+                Checkpoint(self._rocks.meta).create_checkpoint(str(path))
+        except Exception as error:
+            raise StoreError(f"the store at {self.path} cannot be copied to {path}: {error}") from error
 
     def close(self) -> None:
         """Close. Scans and snapshots that are still open fail from now on; a second call does nothing."""
@@ -332,6 +354,11 @@ class EmbeddedStore:
     def entry_count(self, table: str) -> int:
         """RocksDB entries of the table: one per row after `compact`."""
         return sum(1 for _ in self._range(*key_range(self._table(table), b"", b"")))
+
+    def every(self, table: str, rows: int) -> list[bytes]:
+        """Row keys that cut the table into pieces of about so many rows each; looks at every key."""
+        prefixes = (prefix for prefix, _ in by_row(self._range(*key_range(self._table(table), b"", b""))))
+        return [row_of(prefix) for prefix in islice(prefixes, rows, None, rows)]
 
     def _range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self._cursors_lock:
