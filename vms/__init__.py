@@ -98,6 +98,17 @@ order, and decide where rows must travel. What cannot be maintained is refused h
     vms/plan/join_keys.py                with_keys
     vms/plan/rounds.py                   to_rounds
     vms/plan/explain.py                  explain
+
+**Over many rows.** A bulk job runs the same operations on Spark over a snapshot, part by part, while changes wait;
+then the member takes over their state, brings it on by what waited, and the view is there.
+
+    vms/cli/bulk.py                      build, resume
+    vms/bulk/build.py                    Build.run
+    vms/bulk/job.py                      Job.run
+    vms/plan/stages.py                   Stages
+    vms/maintenance/stage_run.py         StageRun.run
+    vms/manager/bulk_files.py            write_state, read_state
+    vms/maintenance/load_run.py          LoadedStore.changes, LoadingRun
 """
 
 from typing import TYPE_CHECKING, Any

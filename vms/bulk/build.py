@@ -173,7 +173,7 @@ class Build:
     def _write(self, begun: Begun) -> None:
         """The rows of the view, as of an epoch before the one that will show them: twice is once."""
         node = self._plan.outputs[self._view.name]
-        layout, table = ViewLayout(node), self._view.table(begun.generation)
+        layout, table = ViewLayout(node, self._view.form), self._view.table(begun.generation)
         if self._db.runtime.readable.point.generation != begun.generation:
             raise StoreError(
                 f"the views were rebuilt while {self._view.name} was being built, so that what changed meanwhile is "

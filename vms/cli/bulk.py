@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -133,10 +134,8 @@ def list_(settings: Settings, as_json: bool) -> None:
 
 
 def _check_spark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ModuleNotFoundError:
-        raise UserError("Spark is not installed in this Python: pip install 'vms[bulk]'") from None
+    if importlib.util.find_spec("pyspark") is None:
+        raise UserError("Spark is not installed in this Python: pip install 'vms[bulk]'")
 
 
 def _run(registered: Build, name: str, master: str | None, conf: tuple[str, ...], as_json: bool) -> None:
