@@ -29,7 +29,7 @@ def test_build_makes_a_view_that_is_followed(run) -> None:
     built = json.loads(run("bulk", "build", "counts", "SELECT n, count(*) AS c FROM t GROUP BY n", "--json").stdout)
     assert (built["view"], built["rows_read"]) == ("counts", 3)
     run("sql", "-c", "DELETE FROM t WHERE id = 1")
-    rows = [json.loads(line) for line in run("view", "read", "counts", "--format", "json").stdout.splitlines()]
+    rows = json.loads(run("view", "read", "counts", "--format", "json").stdout)
     assert sorted((r["n"], r["c"]) for r in rows) == [(5, 1), (6, 1)]
     assert json.loads(run("bulk", "list", "--json").stdout) == []
 
@@ -38,6 +38,4 @@ def test_mistakes_are_told_and_change_nothing(run) -> None:
     assert "nope" in run("bulk", "build", "v", "SELECT nope FROM t", code=1).stderr
     assert "no view v is being built" in run("bulk", "resume", "v", code=1).stderr
     assert "KEY=VALUE" in run("bulk", "build", "v", "SELECT id FROM t", "--conf", "x", code=1).stderr
-    assert run("bulk", "list").stdout == "v\n", "it can be resumed, or dropped"
-    run("view", "drop", "v")
     assert "no view is being built" in run("bulk", "list").stdout

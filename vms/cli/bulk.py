@@ -87,7 +87,7 @@ def build(
     """
     if (select is None) == (file is None):
         raise click.UsageError("give the SELECT as an argument, or a file with --file")
-    _check_spark()
+    spark_conf = _checked(conf)
 
     from vms.bulk.build import Build, Sizes
     from vms.cli.view import declared_name, select_of
@@ -96,7 +96,7 @@ def build(
     with settings.connect() as db:
         with query.located():
             registered = Build.register(db, declared, query.sql, Sizes(parts, range_rows, wave))
-        _run(registered, declared, master, conf, as_json)
+        _run(registered, declared, master, spark_conf, as_json)
 
 
 @bulk.command()
@@ -110,12 +110,12 @@ def resume(settings: Settings, name: str, master: str | None, conf: tuple[str, .
     Examples:
       vms bulk resume totals
     """
-    _check_spark()
+    spark_conf = _checked(conf)
 
     from vms.bulk.build import Build
 
     with settings.connect() as db:
-        _run(Build.resume(db, name.lower()), name.lower(), master, conf, as_json)
+        _run(Build.resume(db, name.lower()), name.lower(), master, spark_conf, as_json)
 
 
 @bulk.command("list")
@@ -133,20 +133,24 @@ def list_(settings: Settings, as_json: bool) -> None:
     click.echo(json.dumps(found) if as_json else "\n".join(found) or "no view is being built")
 
 
-def _check_spark() -> None:
+def _checked(conf: tuple[str, ...]) -> dict[str, str]:
+    """Settings of Spark; refused before anything begins where Spark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise UserError("Spark is not installed in this Python: pip install 'vms[bulk]'")
+    for setting in conf:
+        if "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--conf")
+    return {key: value for key, _, value in (setting.partition("=") for setting in conf)}
 
 
-def _run(registered: Build, name: str, master: str | None, conf: tuple[str, ...], as_json: bool) -> None:
+def _run(registered: Build, name: str, master: str | None, conf: dict[str, str], as_json: bool) -> None:
     from vms.bulk.session import spark_session
 
-    settings = dict(_setting(text) for text in conf)
     begin = time.monotonic()
     try:
         with _bar(name) as progress:
             progress("starting Spark", 0.0, 0)
-            rows = registered.run(spark_session(master, settings), progress)
+            rows = registered.run(spark_session(master, conf), progress)
     except BaseException:
         click.echo(f"view {name} is not built yet; vms bulk resume {name} goes on from here", err=True)
         raise
@@ -155,13 +159,6 @@ def _run(registered: Build, name: str, master: str | None, conf: tuple[str, ...]
         click.echo(json.dumps({"view": name, "rows_read": rows, "seconds": round(seconds, 1)}))
     else:
         click.echo(f"view {name} built from {rows} rows in {seconds:.0f} s, and followed from now on")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
-    return key, value
 
 
 @contextmanager
