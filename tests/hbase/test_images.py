@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 import pytest
+from databases import check, opened, vms_of_its_own
 from random_rows import FAMILY, OTHER, SPLIT, RandomRows, declared
 from test_row_semantics import at_once, scanned
 from wal_stream import Stream, attached
@@ -18,6 +20,7 @@ from vms.errors import InvalidValue, StoreError
 from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.row_images import RowImages, settling
 from vms.maintenance.source_rows import row_changes
+from vms.manager.database import Database
 from vms.model.arrow import from_column
 from vms.model.changes import Changes, RowChanges
 from vms.model.table import BaseTable
@@ -25,6 +28,7 @@ from vms.model.text import TextPool
 from vms.store import hbase_commands as commands
 from vms.store.base import Cell, Family, Mutation
 from vms.store.hbase import HBaseStore
+from vms.store.hbase_address import HBaseAddress
 from vms.store.java import plugin_jar
 from vms.stream.decode import DeadLetter, RowDecoder
 
@@ -130,3 +134,50 @@ def test_a_time_to_live_is_refused(up: DevCluster, hbase: HBaseStore, name: str)
     rows = [{"row": "YQ==", "cells": [["put", "ZDpz", 5, "eA=="]], "ttl": 60_000}]
     with pytest.raises((StoreError, InvalidValue), match="cannot have a time to live: views follow this table"):
         hbase.admin.run(commands.Command({"do": "rows.mutate", "table": name, "rows": rows}, ""))
+
+
+@pytest.fixture
+def address(up: DevCluster, hbase: HBaseStore, name: str) -> Iterator[HBaseAddress]:
+    with vms_of_its_own(up, hbase, name) as address:
+        yield address
+
+
+def test_views_over_a_table_with_images(
+    up: DevCluster, hbase: HBaseStore, address: HBaseAddress, name: str, tmp_path: Path
+) -> None:
+    """Nothing is held of the table once it is settled; a new view needs its rows once more."""
+    hbase.create_table(name, {FAMILY: Family(versions=3), OTHER: Family()}, [SPLIT], stream=True)
+    changes = RandomRows(up, hbase, name, Random(5))
+    with opened(address, tmp_path / "own") as db:
+        db.create_table(declared(name))
+        db.sql(
+            f"CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS rows, sum(n) AS n, max(s) AS s FROM {name} GROUP BY b"
+        )
+        for _ in range(20):
+            changes.change()
+        db.use_images(name)
+        assert _held(db, name) == ("settled", 0)
+        for _ in range(6):
+            for _ in range(8):
+                changes.change()
+            check(db, "v")
+        assert _held(db, name) == ("settled", 0)
+        db.sql(f"CREATE MATERIALIZED VIEW w AS SELECT k, n FROM {name} WHERE n > 0")
+        check(db, "w")
+        assert _held(db, name)[0] == "settling"
+        db.settle_images()
+        changes.change()
+        check(db, "v")
+        check(db, "w")
+        assert _held(db, name) == ("settled", 0)
+    with opened(address, tmp_path / "own") as db:
+        changes.change()
+        check(db, "v")
+        check(db, "w")
+        assert _held(db, name) == ("settled", 0)
+    changes.close()
+
+
+def _held(db: Database, name: str) -> tuple:
+    found = db.status()["tables"][name]
+    return found["images"], found["memory_bytes"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import happybase
 import msgpack
 import pytest
+from java_source import run_java
 
 import vms
 from vms.devcluster.cluster import DevCluster
 from vms.store.base import Cell, Mutation
 from vms.store.hbase import HBaseStore
-from vms.store.java import hbase_jars, java
 from vms.viewtable.layout import FAMILIES
 
 ROWS = """
@@ -69,14 +68,5 @@ def test_java_reads_views(up: DevCluster, hbase: HBaseStore, name: str, db: vms.
     copied(db, hbase, f"{name}_1", "SELECT k, n, s FROM t", "encoding = 'phoenix'")
     db.sql("DROP MATERIALIZED VIEW v")
     epoch = copied(db, hbase, f"{name}_2", "SELECT k, p, i FROM t", "encoding = 'bytes'")
-    assert _java(up, [f"{name}_1", f"{name}_2"], epoch) == ["-1 -5 ü", "2 9 null", "-1 -12.50 7", "2 0.01 -7"]
-
-
-def _java(up: DevCluster, tables: list[str], epoch: int) -> list[str]:
-    settings = [f"{key}={value}" for key, value in up.address.client_settings.items()]
-    source = Path(__file__).with_name("ReadView.java")
-    flags = ["-Dfile.encoding=UTF-8", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    command = [java(), *flags, "-cp", f"{hbase_jars(print)}/*", str(source), ",".join(tables), str(epoch)]
-    done = subprocess.run([*command, *settings], capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    lines = run_java(up, "ReadView", f"{name}_1,{name}_2", str(epoch))
+    assert lines == ["-1 -5 ü", "2 9 null", "-1 -12.50 7", "2 0.01 -7"]

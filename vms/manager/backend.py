@@ -64,6 +64,9 @@ class Backend(Protocol):
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
         """Have every change of the table carry the rows before and after it; `jar`: where the plug-in is."""
 
+    def renew(self, tables: Sequence[BaseTable]) -> None:
+        """The views are made anew from these tables: take them as they are now, whatever happened to them."""
+
     def drop_table(self, name: str) -> None:
         """The table is not declared any more."""
 
@@ -116,6 +119,9 @@ class EmbeddedBackend:
 
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
         raise UserError("before-images are for tables of HBase: the embedded store has no use for them")
+
+    def renew(self, tables: Sequence[BaseTable]) -> None:
+        pass
 
     def drop_table(self, name: str) -> None:
         self.store.drop_table(name)

@@ -175,6 +175,7 @@ class Database:
         Until that is done, reads go on as before; a view that a gap had stopped can be read afterwards.
         """
         self.catalog.view(name)
+        self.backend.renew(list(self.catalog.tables.values()))
         self.runtime.rebuild(f"rebuild of view {name} was asked for")
         return list(self.catalog.views)
 

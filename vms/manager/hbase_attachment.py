@@ -183,6 +183,23 @@ class Attachments:
             self._change(lambda now, name=table.name, found=found: _with(now, name, found))  # type: ignore[misc]
         return [table.name for table in new]
 
+    def renew(self, table: BaseTable) -> None:
+        """Let the stream of an attached table begin anew, with the regions that it has now: it is scanned next."""
+        if table.name not in self.state().tables:
+            return
+        families = self._scope_to_set(table)
+        for family in families:
+            self._run(commands.alter_family(table.name, family, {"REPLICATION_SCOPE": "1"}))
+        floors = Attachment.floors(self.regions(table.name))
+
+        def change(state: AttachmentState) -> AttachmentState:
+            before = state.tables.get(table.name)
+            if before is None:
+                return state
+            return _with(state, table.name, replace(before, floors=floors, families=before.families or families))
+
+        self._change(change)
+
     def _scope_to_set(self, table: BaseTable) -> tuple[str, ...]:
         """The families to put into scope; refuses what cannot be followed."""
         known = self._run(commands.describe_table(table.name))

@@ -135,6 +135,11 @@ class HBaseBackend:
         path = jar or f"file://{plugin_jar(_LOG.info)}"
         self.store.admin.run(commands.attach_images(table.name, path, table.family, names))
 
+    def renew(self, tables: Sequence[BaseTable]) -> None:
+        for table in tables:
+            self.attachments.renew(table)
+        self._guard.forget()
+
     def drop_table(self, name: str) -> None:
         """An HBase table that was there before stays."""
         if self.attachments.detach_table(name):

@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
 
 
 #: Why the views of a table that was made anew cannot go on.
-MADE_ANEW = "it was truncated, or dropped and created again; attach it again"
+MADE_ANEW = "it was truncated, or dropped and created again"
 _APPLY, _IGNORE, _ANEW = Verdict(0), Verdict(NEVER), Verdict(NEVER, MADE_ANEW)
 
 
