@@ -15,9 +15,10 @@ from __future__ import annotations
 from bench.micro.base import Emitted, Limit
 from bench.micro.q01 import Q01
 from bench.micro.q03 import Q03
+from bench.micro.q05 import Q05
 from bench.micro.q06 import Q06
 from bench.micro.q12 import Q12
 
-LIMITS: dict[str, type[Limit]] = {"q01": Q01, "q03": Q03, "q06": Q06, "q12": Q12}
+LIMITS: dict[str, type[Limit]] = {"q01": Q01, "q03": Q03, "q05": Q05, "q06": Q06, "q12": Q12}
 
 __all__ = ["LIMITS", "Emitted", "Limit"]

@@ -22,10 +22,13 @@ from vms.testing.compare import assert_same_rows
 COLUMNS = {
     "lineitem": (
         "l_shipdate", "l_linestatus", "l_returnflag", "l_tax", "l_discount", "l_extendedprice", "l_quantity",
-        "l_commitdate", "l_receiptdate", "l_shipmode",
+        "l_commitdate", "l_receiptdate", "l_shipmode", "l_suppkey",
     ),
     "orders": ("o_shippriority", "o_orderdate", "o_custkey", "o_orderpriority"),
-    "customer": ("c_mktsegment",),
+    "customer": ("c_mktsegment", "c_nationkey"),
+    "supplier": ("s_nationkey",),
+    "nation": ("n_regionkey", "n_name"),
+    "region": ("r_name",),
 }  # fmt: skip
 
 
@@ -75,6 +78,9 @@ def test_what_is_emitted_sums_up_to_the_result(tables: dict[str, pa.Table], quer
         assert shown == set(zip(final["l_orderkey"].to_pylist(), revenue))
     elif query == "q01":
         assert sorted(values[-1] for values in view.values()) == sorted(final["count_order"].to_pylist())
+    elif query == "q05":
+        revenue = [int(value.scaleb(4)) for value in final["revenue"].to_pylist()]
+        assert sorted(values[0] for values in view.values()) == sorted(revenue)
     elif query == "q12":
         assert sorted(view.values()) == sorted(zip(*(final[f"{p}_line_count"].to_pylist() for p in ("high", "low"))))
     else:
