@@ -227,7 +227,7 @@ class LiveStream:
             self._wrote.clear()
             self._wrote.wait()
             token, written = self._newest
-            while not self.db.runtime.covers(token):
+            while not self.db.manager.covers(token):
                 if self._stop.wait(0.002):
                     return
             for name in sorted(self._readable):

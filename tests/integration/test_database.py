@@ -255,7 +255,7 @@ def test_a_view_over_filled_tables_is_exact_while_writes_go_on(db: vms.Database)
 
 def test_a_drop_frees_the_state_and_the_table(db: vms.Database) -> None:
     def state() -> tuple[list[str], set[str], set[str]]:
-        store = next(iter(db.runtime.members)).member.store
+        store = next(iter(db.manager.members)).member.store
         return db.store.tables(), set(store.operations), set(store.delta_views)
 
     db.put("sales", sales(list(range(1000))))

@@ -53,6 +53,7 @@ class Managers:
             before = self.coordination.catalog()
             self.coordination.change_catalog(before, before.with_view(name, sql))
         self.running: dict[str, Runtime] = {}
+        self.sessions: dict[str, Session] = {}
         self.rows: dict[int, tuple[int, int]] = {}
 
     def start(self, name: str, *, folder: str = "log", room: int = 1, rehost_timeout: float = 60.0) -> Runtime:
@@ -76,6 +77,7 @@ class Managers:
         )
         runtime.start()
         self.running[name] = runtime
+        self.sessions[name] = session
         return runtime
 
     def kill(self, name: str) -> None:
@@ -88,6 +90,7 @@ class Managers:
         runtime.step = die  # type: ignore[method-assign]
         runtime.look()
         runtime._thread.join()
+        self.sessions.pop(name).close()
         runtime.neighbours.close()
         self.source.reset()
 
@@ -147,7 +150,7 @@ class Managers:
         while not condition():
             pause.wait(0.02)
             for runtime in self.running.values():
-                if runtime.failed is not None:
+                if runtime.failed is not None and not runtime.drained:
                     raise runtime.failed
             assert time.monotonic() - began < 90, f"{what}: {self.describe()}"
 

@@ -48,7 +48,7 @@ def test_three_managers_keep_views_exact(managers: Make) -> None:
     for _ in range(10):
         all_.write(some(random, 60))
     all_.check()
-    sent = {name: sum(p.sent for p in r.neighbours._links.peers.values()) for name, r in all_.running.items()}
+    sent = {name: sum(p.sent for p in r.neighbours.links.peers.values()) for name, r in all_.running.items()}
     assert all(sent.values()), "nothing went over the links"
 
 

@@ -26,6 +26,7 @@ from vms.cli.bulk import bulk
 from vms.cli.demo import demo
 from vms.cli.hbase import hbase
 from vms.cli.load import load
+from vms.cli.manager import certs, manager, trace
 from vms.cli.sql import explain, sql
 from vms.cli.status import status
 from vms.cli.table import table
@@ -156,7 +157,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, table, view, load, bulk, explain, status, bench, demo, hbase):
+for _command in (sql, table, view, load, bulk, explain, status, trace, manager, certs, bench, demo, hbase):
     cli.add_command(_command)
 
 

@@ -50,12 +50,15 @@ def write_status(found: Mapping[str, Any], out: TextIO) -> None:
         "epoch": f"{found['epoch']}, generation {found['generation']}",
         "waiting": f"{waiting} changes" if waiting else "nothing: every view is fresh",
         "memory": describe_size(found["memory_bytes"]),
-        "disk": describe_size(found["disk_bytes"]),
+        **({"disk": describe_size(found["disk_bytes"])} if "disk_bytes" in found else {}),
         "dead letters": found["dead_letters"] or "none",
     }
     if found["rebuilding"]:
         facts["rebuilding"] = f"the views, from their tables: {found['rebuilding']}"
     write_facts(facts, out)
+    if found["managers"]:
+        out.write("\n")
+        write_records([_manager(m) for m in found["managers"]], "", out)
     columns = ("rows", "key", "encoding", "dead_letters")
     out.write("\n")
     write_records([_record("table", n, t, columns) for n, t in tables.items()], "no tables", out)
@@ -89,6 +92,19 @@ def _write_shared(parts: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     write_records(records, "", out)
     if len(parts) > _SHOWN:
         out.write(f"and {len(parts) - _SHOWN} more that are shared: vms status --json\n")
+
+
+def _manager(found: Mapping[str, Any]) -> dict[str, Any]:
+    members = found["members"]
+    return {
+        "manager": found["id"],
+        "leads": "yes" if found.get("leads") else "",
+        "members": ", ".join(members) or "none",
+        "slots": sum(member["slots"] for member in members.values()),
+        "epoch": found.get("epoch", "?"),
+        "backlog": found.get("backlog", {}).get("entries", "?"),
+        "memory": describe_size(sum(found.get("memory_bytes", {}).values())),
+    }
 
 
 def _record(kind: str, name: str, values: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:

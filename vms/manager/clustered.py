@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
-from vms.errors import Conflict
+from vms.errors import Conflict, StoreError
 from vms.maintenance.codec import BadMessage, message_from_bytes, message_to_bytes
 from vms.maintenance.messages import LEADER, Message
 from vms.maintenance.record import Record
@@ -44,7 +45,7 @@ class Clustered:
         rehost_timeout: float = 120.0,
     ) -> None:
         self._coordination, self._membership = coordination, membership
-        self._session, self._server, self._links = membership.session, server, links
+        self._session, self._server, self.links = membership.session, server, links
         self._info, self._rehost_timeout = info, rehost_timeout
         self._joined = -1
         self._homeless_since: dict[str, float] = {}
@@ -182,7 +183,7 @@ class Clustered:
 
     def send(self, sender: str, receiver: str, message: Message) -> None:
         managers = self._membership.managers()
-        self._links.keep({m.address for m in managers.values()})
+        self.links.keep({m.address for m in managers.values()})
         if receiver == LEADER:
             leader = self._membership.leader()
             homes = [managers[leader]] if leader in managers else []
@@ -190,7 +191,7 @@ class Clustered:
             homes = [m for m in managers.values() if receiver in m.members]
         payload = message_to_bytes(message) if homes else b""
         for home in homes:
-            self._links.send(home.address, sender, receiver, payload)
+            self.links.send(home.address, sender, receiver, payload)
 
     def receive(self) -> Iterator[Letter]:
         known: Mapping[str, str] | None = None
@@ -216,11 +217,15 @@ class Clustered:
             self._membership.tell_errors(member, errors)
         return add_errors(self._membership.errors())
 
+    def finished(self, hosted: set[str]) -> bool:
+        return self.draining and not hosted
+
     def on_news(self, wake: Callable[[], None]) -> None:
         self._session.on_change(wake)
         self._server.wake = wake
 
     def close(self) -> None:
-        self._links.close()
+        with suppress(StoreError):  # what is left vanishes with the session
+            self._membership.leave()
+        self.links.close()
         self._server.close()
-        self._session.close()

@@ -6,6 +6,7 @@ A Database is a whole VMS in one process: a store, its change stream, and one Vi
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,9 @@ import pyarrow as pa
 from vms.errors import UserError, ViewBuilding, ViewHasErrors
 from vms.maintenance.record import ReadPoint
 from vms.manager.backend import Backend, EmbeddedBackend
+from vms.manager.following import Following
 from vms.manager.gaps import Gap, view_stopped
+from vms.manager.remote import RemoteRuntime
 from vms.manager.runtime import Runtime
 from vms.manager.watch import Watch
 from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
@@ -27,7 +30,7 @@ from vms.plan.explain import Running, explain, explain_data
 from vms.plan.frontend import ViewPlan
 from vms.stream.decode import read_rows
 from vms.viewtable.layout import ViewLayout
-from vms.viewtable.reader import read_view
+from vms.viewtable.reader import read_view, read_views
 
 
 def connect(
@@ -38,14 +41,17 @@ def connect(
     manage: bool = False,
     folder: str | Path | None = None,
     listen: str | None = None,
+    tls: str | Path | None = None,
 ) -> Database:
-    """Open (or create) a database; `address` is `embedded:PATH`, or `hbase:HOST:PORT` with `manage=True`.
+    """Open (or create) a database; `address` is `embedded:PATH`, or `hbase:HOST:PORT`.
 
     `log`: `local` keeps the transaction log beside the store; `off` keeps none, and views are rebuilt from the
     base tables at the next start. `epoch_interval`: seconds between epochs while changes come in.
 
-    On HBase, `manage` makes this process the View Manager. Its log is in `folder` (default: one for each HBase in
-    `$VMS_HOME`, or in ~/.vms); `listen` is HOST or HOST:PORT where region servers reach it.
+    On HBase, the View Managers are processes of their own (`vms manager run`; `tls` is the folder of certificates,
+    where they ask for them). `manage` makes this process a View Manager, the only one. Its log is in `folder`
+    (default: one for each HBase in `$VMS_HOME`, or in ~/.vms); `listen` is HOST or HOST:PORT where region servers
+    reach it.
     """
     kind, _, path = address.partition(":")
     if kind not in ("embedded", "hbase") or not path:
@@ -59,7 +65,9 @@ def connect(
     if kind == "embedded":
         return Database(EmbeddedBackend(Path(path), log=log), epoch_interval=epoch_interval)
     if not manage:
-        raise UserError("on HBase a View Manager must run: open it with manage=True to have it in this process")
+        from vms.manager.hbase_client import open_client
+
+        return open_client(address, tls)
     from vms.manager.hbase_backend import HBaseBackend, default_folder
     from vms.store.hbase_address import HBaseAddress
 
@@ -71,13 +79,15 @@ def connect(
 class Database:
     """One database and its View Manager. Close it, or use it as a context manager."""
 
-    def __init__(self, backend: Backend, *, epoch_interval: float = 0.1) -> None:
+    def __init__(self, backend: Backend, *, epoch_interval: float = 0.1, remote: RemoteRuntime | None = None) -> None:
+        """`remote`: the View Managers are other processes; without it, one is in this process."""
         self.backend, self.store, self.clock = backend, backend.store, backend.clock
         self._coordination = backend.coordination
         self._session = Token()
         self._closed = False
         try:
-            self.runtime = Runtime(
+            self.remote = remote
+            self.runtime: Following = remote or Runtime(
                 self.store,
                 backend.source,
                 self._coordination,
@@ -87,13 +97,21 @@ class Database:
             )
             self.runtime.start()
             try:
-                backend.started(self.runtime)
+                if isinstance(self.runtime, Runtime):
+                    backend.started(self.runtime)
             except BaseException:
                 self.runtime.stop()
                 raise
         except BaseException:
             backend.close()
             raise
+
+    @property
+    def manager(self) -> Runtime:
+        """The View Manager in this process."""
+        if not isinstance(self.runtime, Runtime):
+            raise UserError("the View Managers are other processes; this is for a database with one of its own")
+        return self.runtime
 
     @property
     def address(self) -> str:
@@ -267,6 +285,18 @@ class Database:
         """A handle on a registered view."""
         return View(self, self.catalog.view(name))
 
+    def read_together(self, names: Sequence[str]) -> tuple[list[pa.Table], int]:
+        """All rows of several views as of one committed epoch, and that epoch."""
+        views = [self.view(name) for name in names]
+        for view in views:
+            view.check_readable()
+        takes = [(view._layout.table, view._table_at) for view in views]
+        return read_views(self.store, takes, self._point)
+
+    def _point(self) -> tuple[ReadPoint, int]:
+        readable = self.runtime.readable
+        return readable.point, readable.epochs
+
     @property
     def session(self) -> Token:
         """Everything written through this object so far, but for what every read holds already."""
@@ -278,8 +308,11 @@ class Database:
 
     def wait(self, token: Token, timeout: float | None = None) -> bool:
         """Until every view covers the token."""
-        positions = self.backend.resolve(token, self.catalog.tables)
-        done = self.runtime.wait(lambda: self.runtime.covers(positions), timeout)
+        if isinstance(self.runtime, RemoteRuntime):
+            done = self.runtime.reach(token, timeout)
+        else:
+            positions = self.backend.resolve(token, self.catalog.tables)
+            done = self.runtime.wait(lambda: self.manager.covers(positions), timeout)
         if done and token is self._session:
             self._session = Token()
         return done
@@ -333,13 +366,17 @@ class View:
             wanted = self._db.latest() if level == "latest" else token or self._db.session
             if not self._db.wait(wanted, timeout):
                 raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
+        self.check_readable()
+        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._db._point)
+        return rows
+
+    def check_readable(self) -> None:
+        """Raises where what a read gives would not be right."""
         self._check_gaps()
         count, text = self._db.runtime.readable.errors.get(self.name, (0, None))
         if count:
             failing = "1 row that fails" if count == 1 else f"{count} rows that fail"
             raise ViewHasErrors(f"view {self.name} has {failing}: {text}; mend or delete the base rows")
-        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._point)
-        return rows
 
     @property
     def gap(self) -> Gap | None:
@@ -354,16 +391,12 @@ class View:
 
     def count(self) -> int:
         """How many rows the view has as of the newest committed epoch."""
-        return read_view(self._db.store, self._layout.count, self._table_at, self._point)[0]
+        return read_view(self._db.store, self._layout.count, self._table_at, self._db._point)[0]
 
     def _table_at(self, point: ReadPoint) -> str:
         if self._db.catalog.view(self.name) != self.definition:
             raise UserError(f"view {self.name} was dropped and made again; get it once more with db.view()")
         return self.definition.table(point.generation)
-
-    def _point(self) -> tuple[ReadPoint, int]:
-        readable = self._db.runtime.readable
-        return readable.point, readable.epochs
 
     def watch(self, timeout: float | None = None) -> Watch:
         """Each committed epoch that changes the view: its id and the changed rows.

@@ -27,6 +27,7 @@ from vms.manager.backend import disk_bytes, make_folder, open_log
 from vms.manager.hbase_attachment import Attachments, marks_table, peer_name
 from vms.manager.hbase_latest import Latest
 from vms.manager.hbase_status import retained_logs
+from vms.manager.log import TransactionLog
 from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import MOST_ROWS, Token
@@ -42,10 +43,12 @@ from vms.store.hbase_follow import check_followable, check_imageable
 from vms.store.java import plugin_jar
 from vms.stream.encode import RowEncoder
 from vms.stream.hbase_marks import MarkBoard
+from vms.stream.hbase_regions import RegionGuard
 from vms.stream.hbase_source import HBaseSource
 from vms.stream.rereads import Rereads
 
 if TYPE_CHECKING:
+    from vms.manager.everywhere import SharedBoard
     from vms.manager.runtime import Runtime
 
 _LOG = logging.getLogger("vms.manager")
@@ -58,10 +61,20 @@ class HBaseBackend:
     """`Backend` on a running HBase, with the View Manager in this process.
 
     `folder`: for the log and the clock; one process at a time. `listen`: HOST or HOST:PORT where region servers
-    reach this process; by default the address of this machine that HBase's gateway is reached from.
+    reach this process; by default the address of this machine that HBase's gateway is reached from. `name` tells
+    it from other managers of the same HBase; without one it is the only one.
     """
 
-    def __init__(self, address: HBaseAddress, *, folder: Path, log: str, listen: str | None = None) -> None:
+    def __init__(
+        self,
+        address: HBaseAddress,
+        *,
+        folder: Path,
+        log: str | TransactionLog | None,
+        listen: str | None = None,
+        name: str = "",
+        session_seconds: float = SESSION_SECONDS,
+    ) -> None:
         self.hbase = address
         self.address = str(address)
         self._folder = folder
@@ -71,22 +84,23 @@ class HBaseBackend:
             undo.enter_context(_only_user(folder))
             self.store = HBaseStore(address)
             undo.callback(self.store.close)
-            self.session = Session(address.zookeeper_hosts, address.root)
+            self.session = Session(address.zookeeper_hosts, address.root, seconds=session_seconds)
             undo.callback(self.session.close)
-            self._join()
+            if not name:
+                self._join()
             self._hbase = Session(address.zookeeper_hosts, address.znode)
             undo.callback(self._hbase.close)
             self.coordination = ZooKeeperCoordination(self.session)
             self.attachments = Attachments(self.session, self.store, address)
             self.clock = _clock(folder / "clock")
-            self.log = open_log(folder / "log", log)
-            board = MarkBoard(marks_table(address))
-            self._latest = Latest(self.store, self._hbase, peer_name(address), board)
-            self._guard = self.attachments.guard()
+            self.log = open_log(folder / "log", log) if isinstance(log, str) else log
+            board = self.board = MarkBoard(marks_table(address))
+            self.latest_of = Latest(self.store, self._hbase, peer_name(address), board)
+            self._guard: RegionGuard | None = self.attachments.guard()
             host, port = _place(listen, address)
             self.wal = HBaseSource(self._guard, host=host, port=port, marks=board)
             undo.callback(self.wal.close)
-            self.source = Rereads(self.wal)
+            self.source = Rereads(self.wal, name)
             self._open = undo.pop_all()
         self._runtime: Runtime | None = None
 
@@ -114,6 +128,10 @@ class HBaseBackend:
         server = PeerServer(self.session, *self.wal.address)
         self._open.callback(server.close)
 
+    def share_marks(self, board: MarkBoard | SharedBoard) -> None:
+        """Where this manager is one of several: marks may come to any of them."""
+        self.latest_of = Latest(self.store, self._hbase, peer_name(self.hbase), board)
+
     # --- definitions -----------------------------------------------------------------------------------------
 
     def create_table(self, table: BaseTable) -> str:
@@ -124,7 +142,8 @@ class HBaseBackend:
             check_followable(table, self.store.admin.run(commands.describe_table(table.name)))
         if self.attachments.state().peer:
             self.attachments.attach([table], created=created)
-            self._guard.forget()
+            if self._guard is not None:
+                self._guard.forget()
         return "" if created else "over HBase's table of that name, as it is"
 
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
@@ -184,7 +203,7 @@ class HBaseBackend:
                 resolved = resolved | Token({region: seq})
         if everything:
             assert self._runtime is not None
-            self._latest.wait()
+            self.latest_of.wait()
             resolved = resolved | self._runtime.received()
         return resolved
 

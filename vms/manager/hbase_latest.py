@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vms.errors import StoreError, StoreUnavailable
 from vms.ring.session import NoNodeError, Session
@@ -24,6 +24,9 @@ from vms.store.base import Cell, Mutation
 from vms.store.hbase import HBaseStore
 from vms.stream.hbase_marks import MarkBoard
 from vms.stream.hbase_regions import encoded_name, meta_range
+
+if TYPE_CHECKING:
+    from vms.manager.everywhere import SharedBoard
 
 _COLUMN = b"m:v"
 #: Between two looks at something that is about to change in HBase.
@@ -42,7 +45,7 @@ class _MarkRegion(NamedTuple):
 class Latest:
     """Waits until HBase has delivered everything. `hbase` is a session below HBase's own node."""
 
-    def __init__(self, store: HBaseStore, hbase: Session, peer: str, board: MarkBoard) -> None:
+    def __init__(self, store: HBaseStore, hbase: Session, peer: str, board: MarkBoard | SharedBoard) -> None:
         self._store, self._hbase, self._peer, self._board = store, hbase, peer, board
 
     def wait(self, seconds: float = 120.0) -> None:

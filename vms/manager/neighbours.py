@@ -55,6 +55,9 @@ class Neighbours(Protocol):
     def tell_errors(self, mine: Mapping[str, Errors]) -> Errors:
         """Publish the failing rows of the members here; returns those of all."""
 
+    def finished(self, hosted: set[str]) -> bool:
+        """Whether nothing will ever be hosted here again."""
+
     def on_news(self, wake: Callable[[], None]) -> None:
         """Call it, from any thread, when something changed."""
 
@@ -98,6 +101,9 @@ class Alone:
 
     def tell_errors(self, mine: Mapping[str, Errors]) -> Errors:
         return add_errors(mine)
+
+    def finished(self, hosted: set[str]) -> bool:
+        return False
 
     def on_news(self, wake: Callable[[], None]) -> None:
         pass

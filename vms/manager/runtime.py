@@ -11,8 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 from vms.errors import InternalError, StoreError, StoreUnavailable, VmsError
 from vms.maintenance.leader import Desired, Leader
@@ -44,14 +43,16 @@ from vms.maintenance.messages import (
     Want,
     WriteRows,
 )
-from vms.maintenance.record import Definitions, ReadPoint, Record
+from vms.maintenance.operations.delta_view import DeltaView
+from vms.maintenance.record import Definitions, Record
 from vms.manager.coordination import Coordination
 from vms.manager.deadletters import DeadLetterTable
+from vms.manager.following import Facts, Readable
 from vms.manager.gaps import Gap, Gaps, view_stopped
 from vms.manager.hosted import Hosted, Members
 from vms.manager.intake import Intake
 from vms.manager.log import TransactionLog
-from vms.manager.neighbours import Alone, Errors, Neighbours
+from vms.manager.neighbours import Alone, Neighbours
 from vms.manager.programs import Programs
 from vms.manager.store_io import load_view, read_keys, scan_table, write_views
 from vms.manager.subscriptions import Subscriptions, Watcher
@@ -67,16 +68,6 @@ _LOG = logging.getLogger("vms.manager")
 _STOP_SECONDS = 10.0
 #: Seconds between two looks at a store or ZooKeeper that did not answer.
 _AGAIN_SECONDS = 0.5
-
-
-class Readable(NamedTuple):
-    """What readers go by, published as one: the read point, the epochs committed before it, the failing rows of each
-    view, and the tables whose views are not right."""
-
-    point: ReadPoint
-    epochs: int
-    errors: Errors
-    gaps: Mapping[str, Gap]
 
 
 class SessionLost(Exception):
@@ -97,8 +88,9 @@ class Runtime:
         neighbours: Neighbours | None = None,
         epoch_interval: float = 0.1,
         now_ms: Callable[[], int],
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`members`: of the first ring, where this process is alone."""
+        """`members`: of the first ring, where this process is alone. `on_end`: called when the loop has ended."""
         self.store, self.source, self.coordination = store, source, coordination
         self.programs, self.dead = Programs(), DeadLetterTable(store)
         self._log, self._now_ms, self._interval = log, now_ms, epoch_interval
@@ -113,6 +105,7 @@ class Runtime:
         self._stop = self._ended = False
         #: Whether the last step ended in the middle: readers may not have been told of the last commit.
         self._doubtful = False
+        self._on_end = on_end
         self._failure: BaseException | None = None
         #: Why the views are being made anew from the base tables; None: they are not.
         self.rebuilding: str | None = None
@@ -181,8 +174,25 @@ class Runtime:
     def rebuild(self, reason: str) -> None:
         """Make all views anew from their tables, in a new generation, and wait until they are there."""
         generation = self.readable.point.generation
-        self._rebuild_wanted = reason
+        self.ask_rebuild(reason)
         self.wait(lambda: self.readable.point.generation > generation)
+
+    def ask_rebuild(self, reason: str) -> None:
+        self._rebuild_wanted = reason
+        self.look()
+
+    def facts(self) -> Facts:
+        return Facts(self.source.lag().entries, self.rebuilding, list(self.warnings))
+
+    def followed_rows(self, table: str) -> int | None:
+        held = [hosted.member.store.delta_views.get(table) for hosted in self.members]
+        known = [view for view in held if isinstance(view, DeltaView)]
+        return sum(map(len, known)) if known and len(known) == len(held) else None
+
+    @property
+    def rows(self) -> int:
+        """Source rows that were taken in here."""
+        return self._intake.rows
 
     def stop(self) -> None:
         """Finish the epoch under way, take a checkpoint if that pays, end the thread."""
@@ -227,8 +237,16 @@ class Runtime:
             self._ended = True
             self._changed.notify_all()
         self._subscriptions.end(self._error() if self._failure is not None else None)
+        self._on_end()
+
+    @property
+    def drained(self) -> bool:
+        """Whether it ended because its members went to others."""
+        return self._ended and self._failure is None and self.neighbours.finished(self.members.ids)
 
     def _may_stop(self) -> bool:
+        if self.neighbours.finished(self.members.ids):
+            return True
         if not self._stop:
             return False
         others = not isinstance(self.neighbours, Alone)
@@ -377,6 +395,9 @@ class Runtime:
     def _record_changed(self, record: Record) -> None:
         if record == self.record:
             return
+        before = self.record
+        if not before.committed and (record.previous, record.generation) == (before.epoch, before.generation):
+            self._record_changed(before.commit())  # it was committed while we looked away
         if record.generation != self.record.generation:
             self.members.new_generation(record)
         self.record = record

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vms.maintenance.operations.delta_view import DeltaView
 from vms.manager.sharing import parts, users, view_bytes
 
 if TYPE_CHECKING:
@@ -19,18 +18,20 @@ def status(db: Database) -> dict[str, Any]:
     the operations and DeltaViews that hold memory, with the views that use them: what several share is there once, as
     in the total.
     """
-    runtime, letters, used = db.runtime, db.runtime.dead.counts(), users(db)
+    letters, used, point = db.runtime.dead.counts(), users(db), db.runtime.readable.point
+    facts = db.runtime.facts()
     return {
         "store": db.address,
-        "epoch": runtime.readable.point.epoch,
-        "generation": runtime.readable.point.generation,
-        "waiting": runtime.source.lag().entries,
-        "memory_bytes": sum(runtime.memory.values()),
+        "epoch": point.epoch,
+        "generation": point.generation,
+        "waiting": facts.waiting,
+        "memory_bytes": sum(db.runtime.memory.values()),
         **db.backend.status(),
         "dead_letters": sum(letters.values()),
-        "rebuilding": runtime.rebuilding,
+        "rebuilding": facts.rebuilding,
         "building": sorted(db.catalog.builds),
-        "warnings": list(runtime.warnings),
+        "warnings": list(facts.warnings),
+        "managers": list(facts.managers),
         "tables": {name: table_status(db, name, letters) for name in db.catalog.tables},
         "views": {name: view_status(db, name, used) for name in db.catalog.views},
         "parts": parts(db),
@@ -40,10 +41,9 @@ def status(db: Database) -> dict[str, Any]:
 def table_status(db: Database, name: str, letters: Mapping[str, int]) -> dict[str, Any]:
     """`letters`: dead letters by table. Rows are counted by reading them, but for tables followed in memory."""
     table, generation = db.catalog.table(name), db.runtime.readable.point.generation
-    followed = [h.member.store.delta_views.get(name) for h in db.runtime.members]
-    known = [held for held in followed if isinstance(held, DeltaView)]
+    followed = db.runtime.followed_rows(name)
     return {
-        "rows": sum(map(len, known)) if len(known) == len(followed) else sum(1 for _ in db.store.scan(name)),
+        "rows": sum(1 for _ in db.store.scan(name)) if followed is None else followed,
         "key": [] if table.hidden_key else list(table.key),
         "encoding": table.encoding.value,
         "views": db.readers(name),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from vms.errors import VmsError
-from vms.manager.runtime import Runtime
+from vms.manager.following import Following
 from vms.model.catalog import ViewDefinition
 
 
@@ -34,7 +34,7 @@ class Watch(Iterator[tuple[int, pa.Table]]):
     when nothing came for `timeout` seconds, when the view is dropped, when the database is closed, or by `close`.
     """
 
-    def __init__(self, runtime: Runtime, view: ViewDefinition, timeout: float | None) -> None:
+    def __init__(self, runtime: Following, view: ViewDefinition, timeout: float | None) -> None:
         inbox = _Inbox(view)
         self._items, self._timeout = inbox.items, timeout
         runtime.watch(inbox)

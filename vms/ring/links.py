@@ -145,9 +145,9 @@ class Peer:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            channel = _channel(self.address, self._credentials)
+            opened = channel(self.address, self._credentials)
             try:
-                self._stream(channel)
+                self._stream(opened)
             except grpc.RpcError as error:
                 _LOG.info(
                     "the link to %s broke: %s", self.address, error.code() if isinstance(error, grpc.Call) else error
@@ -155,14 +155,14 @@ class Peer:
             except grpc.FutureTimeoutError:
                 _LOG.info("no link to %s yet", self.address)
             finally:
-                channel.close()
+                opened.close()
             self._forget()
             self._closed.wait(RETRY_SECONDS)
 
-    def _stream(self, channel: grpc.Channel) -> None:
-        grpc.channel_ready_future(channel).result(timeout=SILENCE_SECONDS)
+    def _stream(self, opened: grpc.Channel) -> None:
+        grpc.channel_ready_future(opened).result(timeout=SILENCE_SECONDS)
         ended, items = threading.Event(), self._queue
-        call = channel.stream_stream(
+        call = opened.stream_stream(
             _METHOD, request_serializer=Frame.SerializeToString, response_deserializer=Receipt.FromString
         )(self._frames(items, ended), metadata=[(SECRET, self._secret)])
         watch = threading.Thread(target=self._watch, args=(call, ended), daemon=True)
@@ -240,7 +240,7 @@ class Links:
         self.keep(set())
 
 
-def _channel(address: str, credentials: Credentials | None) -> grpc.Channel:
+def channel(address: str, credentials: Credentials | None) -> grpc.Channel:
     if credentials is None:
         return grpc.insecure_channel(address, options=_OPTIONS)
     return grpc.secure_channel(address, credentials.channel(), options=_OPTIONS)

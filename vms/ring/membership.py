@@ -137,6 +137,17 @@ class Membership:
             self.info = info
             self.session.forget(f"/managers/{info.id}")
 
+    def leave(self) -> None:
+        """Vanish at once, and everything that is claimed with it."""
+        if self.info is None:
+            return
+        for member, home in self.claims().items():
+            if home == self.info.id:
+                self.release(member)
+        self._delete(f"/election/{self._ballot}")
+        self._delete(f"/managers/{self.info.id}")
+        self.info = None
+
     def leads(self) -> bool:
         """Whether this manager leads, as far as it can know."""
         return self.session.state is State.CONNECTED and self.session.children("/election")[:1] == [self._ballot]

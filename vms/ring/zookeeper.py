@@ -50,6 +50,13 @@ class ZooKeeperCoordination:
     def record(self) -> Record:
         return self._record()[0]
 
+    def latest_record(self) -> Record:
+        """Not what was read last, but what stands now."""
+        with self.session.errors():
+            self.session.call("sync", "/record")
+        self.session.forget("/record")
+        return self.record()
+
     def _record(self) -> tuple[Record, int]:
         data, version = self._there("/record")
         return (Record.from_bytes(data) if data else Record()), version

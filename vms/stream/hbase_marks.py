@@ -43,6 +43,11 @@ class MarkBoard:
             self._awaited.update({v: True for v in values if v in self._awaited})
             self._changed.notify_all()
 
+    def seen(self, marks: Collection[bytes]) -> list[bytes]:
+        """Those of the marks that have come here; they are forgotten."""
+        with self._changed:
+            return [mark for mark in marks if self._awaited.get(mark) and self._awaited.pop(mark)]
+
     def wait(self, marks: Collection[bytes], deadline: float, broken: Callable[[], bool]) -> bool:
         """Whether all of them came before the deadline (of time.monotonic), and before `broken` held."""
         with self._changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from vms.errors import TableMissing, ViewTooOld
@@ -28,10 +28,20 @@ def read_view(
     `point` gives the read point and how many epochs were committed so far: a read during which more epochs
     were committed than versions are kept may have missed an overwritten row, and is repeated, never returned.
     """
+    (taken,), epoch = read_views(store, [(take, table_at)], point)
+    return taken, epoch
+
+
+def read_views(
+    store: KVStore,
+    views: Sequence[tuple[Callable[[Iterable[tuple[bytes, Row]]], Result], Callable[[ReadPoint], str]]],
+    point: Callable[[], tuple[ReadPoint, int]],
+) -> tuple[list[Result], int]:
+    """The same of several views, all at one epoch."""
     for _ in range(TRIES):
         at, before = point()
         try:
-            taken = take(store.scan(table_at(at), before=at.epoch + 1))
+            taken = [take(store.scan(table_at(at), before=at.epoch + 1)) for take, table_at in views]
         except TableMissing:
             continue  # the generation was replaced meanwhile
         if point()[1] - before <= VERSIONS - 2:

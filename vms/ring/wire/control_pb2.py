@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vms/v1/control.proto\x12\x06vms.v1\"\x19\n\x08Question\x12\r\n\x05value\x18\x01 \x01(\x0c\"\x17\n\x06\x41nswer\x12\r\n\x05value\x18\x01 \x01(\x0c\x32\x8f\x02\n\x07\x43ontrol\x12*\n\x06\x43overs\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12*\n\x06Status\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05Trace\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05\x44rain\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05Hurry\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12+\n\x05Watch\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14vms/v1/control.proto\x12\x06vms.v1\"\x19\n\x08Question\x12\r\n\x05value\x18\x01 \x01(\x0c\"\x17\n\x06\x41nswer\x12\r\n\x05value\x18\x01 \x01(\x0c\x32\xba\x02\n\x07\x43ontrol\x12(\n\x04Wait\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12*\n\x06Status\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05Trace\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05\x44rain\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12+\n\x07Rebuild\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12)\n\x05Marks\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer\x12+\n\x05Watch\x12\x10.vms.v1.Question\x1a\x0e.vms.v1.Answer0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,5 +36,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ANSWER']._serialized_start=59
   _globals['_ANSWER']._serialized_end=82
   _globals['_CONTROL']._serialized_start=85
-  _globals['_CONTROL']._serialized_end=356
+  _globals['_CONTROL']._serialized_end=399
 # @@protoc_insertion_point(module_scope)
