@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vms.clock import Clock
 from vms.manager.control_client import ControlClient
 from vms.manager.hbase_attachment import Attachments
 from vms.manager.hbase_backend import HBaseBackend
+from vms.manager.hbase_status import retained_logs
 from vms.manager.remote import RemoteRuntime
 from vms.ring.credentials import Credentials
 from vms.ring.membership import Membership
@@ -32,6 +33,8 @@ class HBaseClient(HBaseBackend):
             undo.callback(self.store.close)
             self.session = Session(address.zookeeper_hosts, address.root)
             undo.callback(self.session.close)
+            self._hbase = Session(address.zookeeper_hosts, address.znode)
+            undo.callback(self._hbase.close)
             self.coordination = ZooKeeperCoordination(self.session)
             self.attachments = Attachments(self.session, self.store, address)
             self._guard = None
@@ -40,6 +43,11 @@ class HBaseClient(HBaseBackend):
 
     def started(self, runtime: object) -> None:
         """The managers run already, or not."""
+
+    def status(self) -> dict[str, Any]:
+        """`logs`: what HBase keeps for the managers."""
+        state = self.attachments.state()
+        return {"attached": sorted(state.tables), "logs": retained_logs(self._hbase, state.peer) if state.peer else []}
 
 
 def open_client(address: str, tls: str | Path | None) -> Database:
