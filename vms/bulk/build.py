@@ -140,7 +140,7 @@ class Build:
     def _snapshot(self) -> Begun:
         """Take it, unless it was taken in this generation of the views."""
         folder, runtime = Folder(self.folder), self._db.runtime
-        runtime.wait(lambda: runtime.rebuilding is None)
+        runtime.wait(lambda: runtime.facts().rebuilding is None)
         if folder.exists("begun"):
             begun = Begun.from_bytes(folder.read("begun"))
             if begun.generation == runtime.readable.point.generation:
