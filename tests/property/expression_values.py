@@ -45,6 +45,7 @@ Answer = tuple[bool, Any]
 _FAILURES = (
     "cast error", "parser error", "overflow", "too large", "too small", "divide by zero", "out of range",
     "negative count", "could not convert", "conversion error", "invalid input", "negative substring",
+    "did not compile",
 )  # fmt: skip
 
 

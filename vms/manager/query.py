@@ -16,6 +16,7 @@ from vms.manager.script import Query, names_in, quoted
 from vms.model.table import HIDDEN_KEY
 from vms.model.token import Token
 from vms.plan.refusals import explain_error, plain
+from vms.plan.spellings import read
 
 if TYPE_CHECKING:
     from vms.manager.database import Database
@@ -52,7 +53,7 @@ def _run(db: Database, sql: str, level: str, token: Token | None) -> pa.Table:
         known[name] = rows.column_names
         _register(context, name, rows)
     try:
-        frame = context.sql_with_options(sql, _QUERIES_ONLY)
+        frame = read(lambda text: context.sql_with_options(text, _QUERIES_ONLY), sql)
     except Exception as error:
         raise explain_error(error, sql, known) from None
     try:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from vms.model.types import BOOLEAN, VARCHAR, Kind
 from vms.plan.expr import Call, Case, Expr, Literal
-from vms.plan.functions import DATE_PARTS, DATE_UNITS, SUPPORTED, date_result, result_type
+from vms.plan.functions import DATE_PARTS, DATE_UNITS, SUPPORTED, date_result, result_type, round_result
 from vms.plan.refusals import Refused
+from vms.plan.regex import to_re2
 
 #: Tests of a truth value, as comparisons that are never NULL.
 _TRUTH_TESTS = {
@@ -34,10 +35,8 @@ _SPELLINGS = {
     "multiply": ("*",),
     "like": ("like",),
     "ilike": ("ilike",),
-    "regex_match": ("~", "regexp_like"),
-    "regex_imatch": ("~*", "regexp_like"),
-    "regex_not_match": ("!",),
-    "regex_not_imatch": ("!",),
+    "regex_match": ("!", "~", "regexp_like"),
+    "regex_imatch": ("!", "~*", "regexp_like"),
     "make_array": ("array", "["),
     "struct": ("struct", "in"),
 }
@@ -46,10 +45,6 @@ _NAMES = {
     "modulus": "the remainder operator",
     "str_concat": "joining text with ||",
     "date_part": "a part of a date",
-    "regex_match": "a regular expression",
-    "regex_imatch": "a regular expression",
-    "regex_not_match": "a regular expression",
-    "regex_not_imatch": "a regular expression",
     "make_array": "an array",
     "struct": "a row as a value",
 }
@@ -110,6 +105,44 @@ def _with_backslashes(pattern: str, escape: str) -> str:
     return "".join(parts)
 
 
+def _regex(name: str, args: Sequence[Expr]) -> Expr:
+    """A regular expression; a constant one is read now, and must be one."""
+    text, pattern = args
+    if name.startswith("regex_not_"):
+        return call("not", _regex(name.replace("not_", ""), args))
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        try:
+            to_re2(pattern.value)
+        except ValueError as error:
+            raise Refused(f"this regular expression: {error}", _OTHER_REGEX, *_SPELLINGS[name]) from None
+    return call(name, text, pattern)
+
+
+def _regexp_like(_: str, args: Sequence[Expr]) -> Expr:
+    """Flags become part of the pattern."""
+    text, pattern, *flags = args
+    if flags:
+        letters = flags[0].value if isinstance(flags[0], Literal) else None
+        if not isinstance(letters, str) or not set(letters) <= set("imsU"):
+            raise Refused("these flags of a regular expression", "use a constant of i, m, s and U", "regexp_like")
+        start = Literal(f"(?{letters})" if letters else "", VARCHAR)
+        if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+            pattern = Literal(f"{start.value}{pattern.value}", VARCHAR)
+        else:
+            pattern = call("str_concat", start, pattern)
+    return _regex("regex_match", (text, pattern))
+
+
+def _round(name: str, args: Sequence[Expr]) -> Expr:
+    """The type of a rounded decimal depends on how many places it is rounded to."""
+    constant = args[1].value if len(args) > 1 and isinstance(args[1], Literal) else None
+    places = int(constant) if constant is not None else None if len(args) > 1 else 0
+    t = round_result(args[0].type, places)
+    if t is None or any(a.type.kind not in (Kind.INTEGER, Kind.BIGINT) for a in args[1:]):
+        raise refused(name, f" of ({', '.join(str(a.type) for a in args)})")
+    return Call(name, tuple(args), t)
+
+
 def _subtract(name: str, args: Sequence[Expr]) -> Expr:
     if all(a.type.kind is Kind.TIMESTAMP for a in args):
         instead = "subtract seconds: extract(epoch FROM a) - extract(epoch FROM b)"
@@ -134,7 +167,14 @@ def _date_function(name: str, args: Sequence[Expr]) -> Expr:
     return Call(name, (Literal(asked, VARCHAR), arg), t)
 
 
+_OTHER_REGEX = "say it in another way; \\b may be (^|\\W) or (\\W|$)"
 _FORMS: dict[str, Callable[[str, Sequence[Expr]], Expr]] = {
+    "regex_match": _regex,
+    "regex_imatch": _regex,
+    "regex_not_match": _regex,
+    "regex_not_imatch": _regex,
+    "regexp_like": _regexp_like,
+    "round": _round,
     "like": _like,
     "ilike": _like,
     "subtract": _subtract,

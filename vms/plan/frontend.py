@@ -26,6 +26,7 @@ from vms.plan.refusals import Refused, check, explain_error, holds, place, plain
 from vms.plan.rounds import TIMES, to_rounds
 from vms.plan.set_operations import Counted
 from vms.plan.simplify import simplify
+from vms.plan.spellings import read as read_text
 from vms.plan.substrait_reader import read_plan
 from vms.plan.window_text import read_calls
 
@@ -156,7 +157,7 @@ def _optimised(
     """The text as DataFusion understands it, as it stands and optimised."""
     queries_only = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
     try:
-        frame = context.sql_with_options(sql, queries_only)
+        frame = read_text(lambda text: context.sql_with_options(text, queries_only), sql)
         return frame.logical_plan(), frame.optimized_logical_plan()
     except Exception as error:
         raise explain_error(error, sql, {name: [c.name for c in columns] for name, columns in known.items()}) from None

@@ -45,7 +45,7 @@ BITS = {
 }
 CONNECTIVES = {"and": "AND", "or": "OR"}
 NULL_TESTS = {"is_null": "IS NULL", "is_not_null": "IS NOT NULL"}
-PATTERNS = {"like": "LIKE", "ilike": "ILIKE"}
+PATTERNS = {"like": "LIKE", "ilike": "ILIKE", "regex_match": "~", "regex_imatch": "~*"}
 #: Of arguments of one type; NULL only where all of them are.
 _FIRST_KNOWN = frozenset({"coalesce", "greatest", "least"})
 #: Functions of text: the arguments (t text, i integer, * any number of the last) of each form, and the result.
@@ -70,6 +70,8 @@ _TEXT: dict[str, tuple[tuple[str, ...], SqlType]] = {
     "ends_with": (("tt",), BOOLEAN),
     "contains": (("tt",), BOOLEAN),
 }
+#: To whole numbers, or to a number of places; `round_result` types the first.
+ROUNDINGS = frozenset({"round", "trunc", "floor", "ceil"})
 #: Parts of dates and timestamps, and the types of those that are no INTEGER.
 DATE_PARTS = frozenset({
     "year", "isoyear", "quarter", "month", "week", "day", "doy", "dow", "isodow", "hour", "minute", "second",
@@ -81,8 +83,8 @@ DATE_UNITS = frozenset(
     ("microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 )
 SUPPORTED = frozenset(
-    {*ARITHMETIC, *BITS, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, *_FIRST_KNOWN, *_TEXT}
-    | {"negate", "not", "date_part", "date_trunc", "add_interval", "add_seconds"}
+    {*ARITHMETIC, *BITS, *ROUNDINGS, *COMPARISONS, *CONNECTIVES, *NULL_TESTS, *PATTERNS, *_FIRST_KNOWN, *_TEXT}
+    | {"negate", "not", "abs", "signum", "date_part", "date_trunc", "add_interval", "add_seconds"}
 )
 #: Aggregate functions of `plan.Aggregate`.
 VARIANCES = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
@@ -120,8 +122,13 @@ def result_type(function: str, args: Sequence[SqlType]) -> SqlType | None:
         return BOOLEAN
     if function in PATTERNS and len(args) == 2:
         return BOOLEAN if kinds == {Kind.VARCHAR} else None
-    if function == "negate" and len(args) == 1:
+    if function in ("negate", "abs") and len(args) == 1:
         return args[0] if args[0].kind in _NUMBERS else None
+    if function == "signum" and len(args) == 1:
+        return DOUBLE if args[0].kind is Kind.DOUBLE else None
+    if function in ("trunc", "floor", "ceil") and all(t.kind in _INTEGERS for t in args[1:]):
+        fits = args[0].kind in (Kind.DECIMAL, Kind.DOUBLE) and len(args) <= (2 if function == "trunc" else 1)
+        return args[0] if fits else None
     if function == "not" and len(args) == 1:
         return BOOLEAN if kinds == {Kind.BOOLEAN} else None
     if function in _FIRST_KNOWN and same:
@@ -133,6 +140,18 @@ def result_type(function: str, args: Sequence[SqlType]) -> SqlType | None:
     if function == "add_seconds" and len(args) == 2:
         return args[0] if args[0].kind is Kind.DATE and args[1] == BIGINT else None
     return None
+
+
+def round_result(arg: SqlType, places: int | None) -> SqlType | None:
+    """The type of round(arg, places); `places` is None where it is no constant."""
+    if arg.kind is not Kind.DECIMAL:
+        return arg if arg.kind in _NUMBERS else None
+    if places is None:
+        return decimal(min(arg.precision + 1, MAX_PRECISION), arg.scale)
+    if places >= arg.scale:
+        return arg
+    scale = max(places, 0)
+    return decimal(min(max(arg.precision, arg.precision - arg.scale + scale + 1), MAX_PRECISION), scale)
 
 
 def date_result(function: str, word: str, arg: SqlType) -> SqlType | None:
@@ -190,14 +209,20 @@ def aggregate_type(function: str, arg: SqlType | None) -> SqlType | None:
 
 
 def castable(source: SqlType, target: SqlType) -> bool:
-    """Whether CAST(source AS target) is in the list: among numbers, text to and from all, date and time."""
+    """Whether CAST(source AS target) is in the list: among numbers, text to and from all, date and time.
+
+    And truth values to and from integers and doubles, dates to and from integers (days).
+    """
     if source.kind is target.kind or Kind.VARCHAR in (source.kind, target.kind):
         return True
     if source.kind in _NUMBERS and target.kind in _NUMBERS:
         return True
     if {source.kind, target.kind} == {Kind.DATE, Kind.TIMESTAMP}:
         return True
-    return source.kind is Kind.BOOLEAN and target.kind in _INTEGERS
+    if Kind.BOOLEAN in (source.kind, target.kind):
+        other = target.kind if source.kind is Kind.BOOLEAN else source.kind
+        return other in (*_INTEGERS, Kind.DOUBLE)
+    return Kind.DATE in (source.kind, target.kind) and (source.kind in _INTEGERS or target.kind in _INTEGERS)
 
 
 def may_be_null(e: Expr, fields: Sequence[Field]) -> bool:

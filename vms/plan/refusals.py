@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import sqlglot
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token
 
 from vms.errors import SqlError, UnknownName, UnsupportedSql, UserError
 
@@ -121,14 +122,18 @@ def place(sql: str, refused: Refused) -> UnsupportedSql:
     return UnsupportedSql(refused.construct, refused.instead)
 
 
-def _words(sql: str) -> list[_Word]:
-    """The words of the text; none where it cannot be cut into words (DataFusion then says why)."""
+def tokens(sql: str) -> list[Token]:
+    """The tokens of the text; none where it cannot be cut into tokens (DataFusion then says why)."""
     try:
-        tokens = sqlglot.tokenize(sql, read=_DIALECT)
+        return sqlglot.tokenize(sql, read=_DIALECT)
     except SqlglotError:
         return []
+
+
+def _words(sql: str) -> list[_Word]:
+    """The words of the text."""
     words: list[_Word] = []
-    for t in tokens:
+    for t in tokens(sql):
         quoted = sql[t.start] in "'\""
         parts = [f"'{t.text}"] if quoted else t.text.lower().split()
         words.extend(_Word(part, t.start) for part in parts)

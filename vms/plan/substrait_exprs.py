@@ -136,7 +136,9 @@ class ExprReader:
     def _cast(self, cast: Any, fields: Sequence[Field]) -> Expr:
         arg, target = self.read(cast.input, fields), read_type(cast.type)
         if not castable(arg.type, target):
-            raise Refused(f"a cast from {arg.type} to {target}", "cast in two steps", "cast", "try_cast", "::")
+            moment = arg.type == TIMESTAMP and target not in (DATE, VARCHAR)
+            instead = "use extract(epoch FROM ...)" if moment else "cast in two steps"
+            raise Refused(f"a cast from {arg.type} to {target}", instead, "cast", "try_cast", "::")
         safe = bool(cast.failure_behavior == cast.FAILURE_BEHAVIOR_RETURN_NULL)
         return arg if arg.type == target else Cast(arg, target, safe)
 

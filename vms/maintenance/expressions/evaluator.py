@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vms.errors import UnsupportedSql
-from vms.maintenance.expressions import arithmetic, dates, division, logic, patterns, text_functions
+from vms.maintenance.expressions import arithmetic, dates, division, logic, patterns, rounding, text_functions
 from vms.maintenance.expressions.casts import caster
 from vms.maintenance.expressions.format import format_value
 from vms.maintenance.expressions.value import Run, Value, either
@@ -180,6 +180,7 @@ def _call(e: Call, pool: TextPool) -> Run:
         or division.runner(e)
         or logic.runner(e, pool)
         or dates.runner(e)
+        or rounding.runner(e)
         or patterns.runner(e, pool)
         or text_functions.runner(e, pool)
     )

@@ -16,7 +16,7 @@ from vms.model.types import Kind
 from vms.plan.expr import Call, Literal
 
 #: What is known of a combination: nothing yet, a result, that it is NULL, that the function fails.
-_NEW, _DONE, _NULL, _FAILED = range(4)
+_NEW, DONE, _NULL, _FAILED = range(4)
 
 Results = tuple[np.ndarray, np.ndarray]
 
@@ -35,7 +35,7 @@ class PerDistinct:
         self._constants = {i: a.value for i, a in enumerate(e.args) if isinstance(a, Literal)}
         self._moving = [i for i in range(len(e.args)) if i not in self._constants]
         one_text = strict and [self._kinds[i] for i in self._moving] == [Kind.VARCHAR]
-        self._kept = _Kept(pool) if one_text else None
+        self._kept = Kept(pool) if one_text else None
 
     def __call__(self, v: list[Value]) -> Value:
         rows = np.broadcast_shapes(*(a.codes.shape for a in v))[0]
@@ -47,7 +47,7 @@ class PerDistinct:
             state, codes = self._kept.look_up(pick(v[self._moving[0]].codes, known), self._each)
         result = Value(np.zeros(rows, codes.dtype)).with_state_of(*asked)
         result.codes[known] = codes
-        return result if (state == _DONE).all() else _with_state(result, known, state)
+        return result if (state == DONE).all() else _with_state(result, known, state)
 
     def _distinct(self, v: list[Value], known: Bool) -> Results:
         """State and result of every known row."""
@@ -76,7 +76,7 @@ class PerDistinct:
         args: list[Sequence[Any]] = [[self._constants.get(i)] * count for i in range(len(self._kinds))]
         for i, values in zip(self._moving, moving):
             args[i] = values
-        state = np.full(count, _DONE, np.uint8)
+        state = np.full(count, DONE, np.uint8)
         codes: np.ndarray = np.zeros(count, np.bool_ if self._result is Kind.BOOLEAN else np.int64)
         for i, combination in enumerate(zip(*args)):
             try:
@@ -91,7 +91,7 @@ class PerDistinct:
         return state, codes
 
 
-class _Kept:
+class Kept:
     """Results by the code of their text, until a sweep of the pool hands out codes anew."""
 
     def __init__(self, pool: TextPool) -> None:
@@ -123,7 +123,7 @@ class _Kept:
 
 def _with_state(result: Value, known: Bool, state: np.ndarray) -> Value:
     """The result, NULL or failed where the states of the known rows say so."""
-    of_row = np.full(len(known), _DONE, np.uint8)
+    of_row = np.full(len(known), DONE, np.uint8)
     of_row[known] = state
     if (state == _NULL).any():
         result = replace(result, valid=both(result.valid, of_row != _NULL))
