@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from vms.model.types import BOOLEAN, VARCHAR, Kind
-from vms.plan.expr import Call, Case, Expr, Literal
-from vms.plan.functions import DATE_PARTS, DATE_UNITS, SUPPORTED, date_result, result_type, round_result
+from vms.model.types import BOOLEAN, MAX_PRECISION, VARCHAR, Kind, decimal
+from vms.plan.expr import Call, Case, Cast, Expr, Literal
+from vms.plan.functions import COMPARISONS, DATE_PARTS, DATE_UNITS, SUPPORTED, date_result, result_type, round_result
 from vms.plan.refusals import Refused
 from vms.plan.regex import to_re2
 
@@ -58,10 +58,25 @@ def readable(name: str) -> bool:
 def to_call(name: str, args: Sequence[Expr]) -> Expr:
     """The function of Substrait as an expression of ours; Refused where there is none."""
     name = _SAME.get(name, name)
+    if name in COMPARISONS:
+        args = _of_one_scale(args)
     if name in _TRUTH_TESTS:
         name, truth = _TRUTH_TESTS[name]
         args = [*args, Literal(truth, BOOLEAN)]
     return _FORMS[name](name, args) if name in _FORMS else call(name, *args)
+
+
+def _of_one_scale(args: Sequence[Expr]) -> Sequence[Expr]:
+    """Two decimals of different types as one type that holds both: DataFusion leaves some as they are."""
+    types = [a.type for a in args]
+    if {t.kind for t in types} != {Kind.DECIMAL} or len(set(types)) == 1:
+        return args
+    scale = max(t.scale for t in types)
+    precision = scale + max(t.precision - t.scale for t in types)
+    if precision > MAX_PRECISION:
+        return args
+    both = decimal(precision, scale)
+    return [a if a.type == both else Cast(a, both) for a in args]
 
 
 def call(name: str, *args: Expr) -> Call:

@@ -223,13 +223,18 @@ class Generator:
         alias = self._alias()
         if depth > 1 and self._one_in(3):
             inner = self._query(depth - 1)
-            return f"({inner.sql}) AS {alias}", self._columns_of(inner, alias)
+            columns = [Expr(f"{alias}.{alias}c{i}", kind) for i, kind in enumerate(inner.kinds)]
+            return self._named(f"({inner.sql})", alias, columns), columns
         return self._base(alias)
+
+    def _named(self, relation: str, alias: str, columns: Sequence[Expr]) -> str:
+        """With a name of its own for each column: DataFusion moves filters to another column of the same name."""
+        return f"{relation} AS {alias}({', '.join(c.sql.partition('.')[2] for c in columns)})"
 
     def _base(self, alias: str) -> tuple[str, list[Expr]]:
         table = self._random.choice(list(TABLES.values()))
-        columns = [Expr(f"{alias}.{c.name}", _KINDS[c.type.kind.value]) for c in table.visible_columns]
-        return f"{table.name} AS {alias}", columns
+        columns = [Expr(f"{alias}.{alias}{c.name}", _KINDS[c.type.kind.value]) for c in table.visible_columns]
+        return self._named(table.name, alias, columns), columns
 
     def _from(self, depth: int) -> tuple[str, list[Expr]]:
         source, columns = self._relation(depth)
@@ -237,8 +242,8 @@ class Generator:
             other, more = self._relation(depth - 1)
             if self._one_in(12):
                 total, alias = self._aggregate(more), self._alias()
-                source += f" CROSS JOIN (SELECT {total.sql} AS c0 FROM {other}) AS {alias}"
-                columns = [*columns, Expr(f"{alias}.c0", total.kind)]
+                source += f" CROSS JOIN (SELECT {total.sql} AS {alias}c0 FROM {other}) AS {alias}"
+                columns = [*columns, Expr(f"{alias}.{alias}c0", total.kind)]
                 continue
             pairs = self._pairs(columns, more)
             if not pairs:
