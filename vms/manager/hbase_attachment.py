@@ -140,9 +140,14 @@ class Attachments:
             finally:
                 self.session.forget(_NODE)
 
+    def version(self) -> int:
+        """Another one after each change."""
+        node = self._session.read(_NODE)
+        return -1 if node is None else node[1]
+
     def guard(self) -> RegionGuard:
         """Tells which entries of the stream count."""
-        return RegionGuard(self._floors, self.regions, self._remember)
+        return RegionGuard(self._floors, self.regions, self._remember, self.version)
 
     def _floors(self) -> Attachment:
         return Attachment({name: table.floors for name, table in self.state().tables.items()})

@@ -157,7 +157,8 @@ class HBaseBackend:
     def renew(self, tables: Sequence[BaseTable]) -> None:
         for table in tables:
             self.attachments.renew(table)
-        self._guard.forget()
+        if self._guard is not None:
+            self._guard.forget()
 
     def drop_table(self, name: str) -> None:
         """An HBase table that was there before stays."""

@@ -121,8 +121,11 @@ class RegionGuard:
         attachment: Callable[[], Attachment],
         regions: Callable[[str], Mapping[str, MetaRegion]],
         remember: Callable[[str, str], None],
+        version: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._attachment, self._regions, self._remember = attachment, regions, remember
+        """`version`: another number after the attachment was changed, by whomever."""
+        self._attachment, self._regions, self._remember, self._version = attachment, regions, remember, version
+        self._seen = version()
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Verdict] = {}
 
@@ -133,6 +136,9 @@ class RegionGuard:
 
     def verdict(self, table: str, region: str) -> Verdict:
         """Raises what the three functions raise; then the entries have to come again."""
+        if self._version() != self._seen:
+            self._seen = self._version()
+            self.forget()
         known = self._known.get((table, region))
         if known is not None:
             return known
