@@ -142,7 +142,7 @@ class Attachments:
 
     def version(self) -> int:
         """Another one after each change."""
-        node = self._session.read(_NODE)
+        node = self.session.read(_NODE)
         return -1 if node is None else node[1]
 
     def guard(self) -> RegionGuard:
