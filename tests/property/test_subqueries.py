@@ -55,6 +55,7 @@ BOUNDS = [
     "SELECT k FROM t JOIN (SELECT a, sum(b) AS total FROM u GROUP BY a) x ON t.a = x.a WHERE t.b > x.total",
     "SELECT k, x.total FROM t JOIN (SELECT a, sum(b) AS total FROM u GROUP BY a) x ON t.a = x.a WHERE t.b > x.total",
     "SELECT d, count(*) AS n FROM t WHERE d <= (SELECT max(u.d) FROM u WHERE u.s = t.s) GROUP BY d",
+    "SELECT k FROM t JOIN (SELECT max(a) AS m, max(b) AS n FROM u) x ON t.a = x.m AND t.b < x.n",
     # EXISTS with a comparison asks for the highest or the lowest
     "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a > t.a)",
     "SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.a <= t.a)",

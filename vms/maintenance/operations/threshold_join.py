@@ -51,16 +51,17 @@ class ThresholdJoinOperation(ReverseJoin):
         self._ordered = OrderedGroups(self._type, pool)
         #: How many values were looked at because bounds moved.
         self.visited = 0
-        width = self._groups.width + key_width([self._type], nullable=False) + 1
-        index = JoinIndex(width, (key_width(left_types, nullable=True), 1))
+        self._width = len(node.fields)
+        self._index_width = self._groups.width + key_width([self._type], nullable=False) + 1
+        index = JoinIndex(self._index_width, (key_width(left_types, nullable=True), 1))
         super().__init__(node, left_types, right_types, pool, index)
 
     def step(self, inputs: Sequence[Changes]) -> Changes:
         emitted = [*self._change_right(inputs[RIGHT]), *self._change_left(inputs[LEFT])]
-        return Changes.concat(emitted, len(self._types[LEFT]) + (self._kind is JoinKind.MARK))
+        return Changes.concat(emitted, self._width)
 
     def contents(self) -> Changes:
-        return Changes.concat(self._parts(self._held(LEFT)), len(self._types[LEFT]) + (self._kind is JoinKind.MARK))
+        return Changes.concat(self._shown(self._held(LEFT)), self._width)
 
     def memory_bytes(self) -> int:
         arrays = (self._bounds, self._bounded, self._counts)
@@ -84,29 +85,33 @@ class ThresholdJoinOperation(ReverseJoin):
 
     def _change_left(self, rows: Changes) -> list[Changes]:
         """Add left rows; what they are shown as."""
-        comparable = self._comparable(rows)
-        near, alone = rows.where(comparable), rows.where(~comparable)
-        if self._kind is JoinKind.SEMI:
-            alone = alone.take(np.empty(0, np.int64))  # never shown, so not kept
+        if not len(rows):
+            return []
+        near, alone = self._parted(rows)
         groups, values = self._enter_groups(LEFT, near), near.columns[self._column]
-        emitted = [
-            self._shown_left(near, self._matched(groups, values)),
-            self._shown_left(alone, np.zeros(len(alone), np.bool_)),
-        ]
+        emitted = [self._shown_left(near, self._matched(groups, values)), *self._unmatched(alone)]
         self._keep(near, self._words(self._groups.keys[groups], values))
-        self._keep(alone, np.full((len(alone), self._index_width), -1, np.int64))
+        if self._kind is not JoinKind.SEMI and len(alone):
+            self._keep(alone, np.full((len(alone), self._index_width), -1, np.int64))
         self._ordered.add(groups, values, near.weights)
         np.add.at(self._counts, groups, near.weights)
         self._release(groups)
         return emitted
 
-    def _parts(self, rows: Changes) -> list[Changes]:
+    def _shown(self, rows: Changes) -> list[Changes]:
         """Rows that are held, as they are shown."""
-        comparable = self._comparable(rows)
-        near, alone = rows.where(comparable), rows.where(~comparable)
+        near, alone = self._parted(rows)
         groups = self._groups.lookup(self._key_words(LEFT, near))
         matched = self._matched(groups, near.columns[self._column])
-        return [self._shown_left(near, matched), self._shown_left(alone, np.zeros(len(alone), np.bool_))]
+        return [self._shown_left(near, matched), *self._unmatched(alone)]
+
+    def _parted(self, rows: Changes) -> tuple[Changes, Changes]:
+        """The rows that may match something, and those with a NULL, which match nothing."""
+        comparable = self._comparable(rows)
+        return rows.where(comparable), rows.where(~comparable)
+
+    def _unmatched(self, rows: Changes) -> list[Changes]:
+        return [self._shown_left(rows, np.zeros(len(rows), np.bool_))] if len(rows) else []
 
     def _comparable(self, rows: Changes) -> Bool:
         """The rows without a NULL in key and column."""
@@ -122,10 +127,6 @@ class ThresholdJoinOperation(ReverseJoin):
         self._add(LEFT, keys, rows)
         self._index.release(keys)
 
-    @property
-    def _index_width(self) -> int:
-        return self._groups.width + key_width([self._type], nullable=False) + 1
-
     def _words(self, key_words_: Int64, values: Column) -> Int64:
         """The words under which rows of these keys and values are found; the last one is 0, else -1."""
         words = np.zeros((len(values), self._index_width), np.int64)
@@ -139,7 +140,7 @@ class ThresholdJoinOperation(ReverseJoin):
 
     def _change_right(self, rows: Changes) -> list[Changes]:
         """Move bounds; the rows that this turns, as they were and as they are."""
-        rows = self._with_key(RIGHT, self._condensed(rows))
+        rows = self._with_key(RIGHT, self._condensed(rows)) if len(rows) else rows
         if not len(rows):
             return []
         groups = self._enter_groups(RIGHT, rows)
@@ -172,6 +173,8 @@ class ThresholdJoinOperation(ReverseJoin):
         """The rows between two bounds (none where low is not below high), which moved `up` or down over them."""
         at, values, visited = self._ordered.between(groups, low, high, after=self._after)
         self.visited += visited
+        if not len(at):
+            return Changes.empty(self._width)
         keys = self._index.find(self._words(self._groups.keys[groups[at]], values))
         _, ids = self._index.probe(LEFT, keys)
         rows = self._rows(LEFT, ids)
