@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 from bench.results import newest
 
@@ -49,7 +50,7 @@ def draw(about: dict[str, Any], cells: list[dict[str, Any]]) -> str:
                 lines.append(f'<text x="{_LEFT + width + 5}" y="{y + 10}">{rates[name] / 1e6:.2f} million</text>')
             y += _BAR
         y += _GAP
-    where = f"{about['machine']}, {about['cores']} cores, one used; load {about['load']}; commit {about['commit']}"
+    where = f"{escape(about['machine'])}, {about['cores']} cores, one used; load {about['load']}; commit {about['commit']}"
     lines += [f'<text x="{_LEFT}" y="{y + 12}" fill="#666">logarithmic scale; {where}</text>', "</svg>"]
     return "\n".join(lines) + "\n"
 
@@ -57,9 +58,9 @@ def draw(about: dict[str, Any], cells: list[dict[str, Any]]) -> str:
 def _rates(cells: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for cell in (c for c in cells if c["batch"] == _BATCH):
-        if "peer" in cell:
+        if "peer" in cell and cell["query"] in found:
             found[cell["query"]][cell["peer"]] = cell["tuples_per_cpu_s"]
-        elif cell["limit_tuples_per_cpu_s"]:
+        elif cell.get("limit_tuples_per_cpu_s"):
             found[cell["query"]] = {
                 "VMS": cell["tuples_per_cpu_s"],
                 "written by hand": cell["limit_tuples_per_cpu_s"],

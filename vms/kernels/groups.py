@@ -67,11 +67,11 @@ class GroupTable:
 
     def sums(self, ids: Int64) -> Int64:
         """The accumulators of these groups, in the shape of `Touched.old`."""
-        return np.ascontiguousarray(np.moveaxis(self._sums[ids], 0, 2))
+        return np.ascontiguousarray(self._sums[ids].transpose(1, 2, 0))
 
     def put(self, ids: Int64, sums: Int64) -> None:
         """Set the accumulators of these groups (shape of `Touched.old`)."""
-        self._sums[ids] = np.moveaxis(sums, 2, 0)
+        self._sums[ids] = sums.transpose(2, 0, 1)
 
     def remove(self, ids: Int64) -> None:
         """Forget these groups, each named once."""
