@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vms.errors import UserError
+
+if TYPE_CHECKING:
+    from vms.cli.main import Settings
 
 _DEFAULT_SEED = 1
 
@@ -110,6 +113,31 @@ def engine(
             click.echo(json.dumps(cell))
     else:
         _as_table(cells)
+
+
+@bench.command()
+@click.option(
+    "--rate", type=click.IntRange(min=1), default=500, show_default=True, help="Single puts a second, for freshness."
+)
+@click.option("--seconds", type=click.FloatRange(min=1), default=20, show_default=True, help="How long they go on.")
+@click.option("--rows", type=click.IntRange(min=1), default=200_000, show_default=True, help="Rows of the load.")
+@click.pass_obj
+def hbase(settings: Settings, rate: int, seconds: float, rows: int) -> None:
+    """How fresh views over HBase are, and how many rows a second they follow; one JSON object a line.
+
+    A VMS of its own is attached to the HBase of --store for as long as it takes, with the View Manager in this
+    process and the clients in another one. `pNN_ms`: from the put to the commit from which every read holds it.
+    `hbase_alone`: what a client writes into a table that nobody follows.
+
+    \b
+    Examples:
+      vms --store hbase:localhost:9090 bench hbase
+      vms --store hbase:localhost:9090 bench hbase --rate 1000 --rows 1000000
+    """
+    from bench.hbase import run
+
+    for result in run(settings.store, rate, seconds, rows):
+        click.echo(json.dumps(result))
 
 
 def _as_table(cells: Iterator[dict[str, Any]]) -> None:
