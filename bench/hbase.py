@@ -74,7 +74,8 @@ def _freshness(db: Database, address: HBaseAddress, name: str, rate: int, second
     db.create_table(table)
     db.create_view(f"{name}_seen", f"SELECT id, max(sent) AS sent FROM {table.name} GROUP BY id")
     count = _WARM + int(rate * seconds)
-    watch = db.view(f"{name}_seen").watch(timeout=120)
+    watch, before = db.view(f"{name}_seen").watch(timeout=120), dict(db.runtime.traces.totals)
+    first_epoch = db.runtime.readable.point.number
     writer = _process(_put_steadily, str(address), table, count, rate)
     found: list[np.ndarray] = []
     seen = 0
@@ -86,8 +87,17 @@ def _freshness(db: Database, address: HBaseAddress, name: str, rate: int, second
     writer.join()
     watch.close()
     times = np.concatenate(found)
+    epochs = db.runtime.readable.point.number - first_epoch
+    spent = {k: round(1000 * (v - before.get(k, 0)) / epochs, 1) for k, v in db.runtime.traces.totals.items()}
     quantiles = {f"p{q}_ms": round(float(np.percentile(times, q)), 1) for q in (50, 90, 99)}
-    return {"puts_per_s": rate, "puts": len(times), **quantiles, "max_ms": round(float(times.max()), 1)}
+    return {
+        "puts_per_s": rate,
+        "puts": len(times),
+        **quantiles,
+        "max_ms": round(float(times.max()), 1),
+        "epochs": epochs,
+        "ms_per_epoch": spent,
+    }
 
 
 def _put_steadily(address: str, table: BaseTable, count: int, rate: int) -> None:
