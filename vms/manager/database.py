@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,12 +33,17 @@ from vms.stream.decode import read_rows
 from vms.viewtable.layout import ViewLayout
 from vms.viewtable.reader import read_view, read_views
 
+#: Seconds between epochs. On HBase not higher, because a region server has several batches of its log under way, one
+#: of them here, and each is acknowledged with an epoch: a change is about four epochs old when it is readable. Not
+#: lower, or small epochs would cost more than their rows.
+_INTERVALS = {"embedded": 0.1, "hbase": 0.025}
+
 
 def connect(
     address: str,
     *,
     log: str = "local",
-    epoch_interval: float = 0.1,
+    epoch_interval: float | None = None,
     manage: bool = False,
     folder: str | Path | None = None,
     listen: str | None = None,
@@ -46,7 +52,8 @@ def connect(
     """Open (or create) a database; `address` is `embedded:PATH`, or `hbase:HOST:PORT`.
 
     `log`: `local` keeps the transaction log beside the store; `off` keeps none, and views are rebuilt from the
-    base tables at the next start. `epoch_interval`: seconds between epochs while changes come in.
+    base tables at the next start. `epoch_interval`: seconds between epochs while changes come in, by default 0.1,
+    on HBase 0.025.
 
     On HBase, the View Managers are processes of their own (`vms manager run`; `tls` is the folder of certificates,
     where they ask for them). `manage` makes this process a View Manager, the only one. Its log is in `folder`
@@ -60,6 +67,8 @@ def connect(
         )
     if log not in ("local", "off"):
         raise UserError(f"log {log!r} is not known; it is local or off")
+    if epoch_interval is None:
+        epoch_interval = _INTERVALS[kind]
     if not epoch_interval > 0:
         raise UserError(f"epoch_interval {epoch_interval!r} is no time between epochs; it is more than 0 seconds")
     if kind == "embedded":
@@ -291,7 +300,11 @@ class Database:
         for view in views:
             view.check_readable()
         takes = [(view._layout.table, view._table_at) for view in views]
-        return read_views(self.store, takes, self._point)
+        return read_views(self.store, takes, self._point, self._unhurried)
+
+    def _unhurried(self) -> AbstractContextManager[None]:
+        """While a read is under way that epochs had overtaken."""
+        return self.runtime.unhurried() if isinstance(self.runtime, Runtime) else nullcontext()
 
     def _point(self) -> tuple[ReadPoint, int]:
         readable = self.runtime.readable
@@ -367,7 +380,7 @@ class View:
             if not self._db.wait(wanted, timeout):
                 raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
         self.check_readable()
-        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._db._point)
+        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._db._point, self._db._unhurried)
         return rows
 
     def check_readable(self) -> None:
@@ -391,7 +404,7 @@ class View:
 
     def count(self) -> int:
         """How many rows the view has as of the newest committed epoch."""
-        return read_view(self._db.store, self._layout.count, self._table_at, self._db._point)[0]
+        return read_view(self._db.store, self._layout.count, self._table_at, self._db._point, self._db._unhurried)[0]
 
     def _table_at(self, point: ReadPoint) -> str:
         if self._db.catalog.view(self.name) != self.definition:

@@ -11,7 +11,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from vms.errors import InternalError, StoreError, StoreUnavailable, VmsError
 from vms.maintenance.leader import Desired, Leader
@@ -64,6 +65,9 @@ from vms.stream.base import Source, StreamBatch
 from vms.viewtable.layout import FAMILIES
 
 _LOG = logging.getLogger("vms.manager")
+#: Seconds between epochs while a read is under way that epochs had overtaken. Not higher, or one long read would make
+#: every view stale; not lower, or it would be overtaken again.
+_LONG_INTERVAL = 1.0
 #: Seconds that a stop waits for the epoch under way, where other processes have to do their part of it.
 _STOP_SECONDS = 10.0
 #: Seconds between two looks at a store or ZooKeeper that did not answer.
@@ -101,6 +105,8 @@ class Runtime:
         self._last_issue = self._last_tick = 0.0
         self._changed = threading.Condition()
         self._subscriptions = Subscriptions(self._changed)
+        #: Reads that epochs have overtaken, and that are tried again.
+        self._unhurried = 0
         self._hurry, self._news = threading.Event(), threading.Event()
         self._stop = self._ended = False
         #: Whether the last step ended in the middle: readers may not have been told of the last commit.
@@ -170,6 +176,17 @@ class Runtime:
 
     def unwatch(self, watcher: Watcher) -> None:
         self._subscriptions.remove(watcher)
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """While it is open, epochs are issued more slowly: a long read is not overtaken by them."""
+        with self._changed:
+            self._unhurried += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._unhurried -= 1
 
     def rebuild(self, reason: str) -> None:
         """Make all views anew from their tables, in a new generation, and wait until they are there."""
@@ -293,7 +310,7 @@ class Runtime:
 
     def _rest(self) -> None:
         """Until there may be something to do: within the interval, changes of the source do not count."""
-        left = self._last_issue + self._interval - time.monotonic()
+        left = self._last_issue + self._pace() - time.monotonic()
         if left > 0:
             self._news.wait(left)
         elif not self._news.is_set():
@@ -334,7 +351,11 @@ class Runtime:
     def _due(self) -> bool:
         hurry = self._hurry.is_set()
         self._hurry.clear()
-        return hurry or self._intake.behind or time.monotonic() - self._last_issue >= self._interval
+        paced = time.monotonic() - self._last_issue >= self._pace()
+        return paced or (not self._unhurried and (hurry or self._intake.behind))
+
+    def _pace(self) -> float:
+        return max(self._interval, _LONG_INTERVAL) if self._unhurried else self._interval
 
     def _poll(self) -> None:
         """Source batches enter at one member here; where none is ready, they stay in the source."""

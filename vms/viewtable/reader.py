@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from vms.errors import TableMissing, ViewTooOld
@@ -22,13 +23,15 @@ def read_view(
     take: Callable[[Iterable[tuple[bytes, Row]]], Result],
     table_at: Callable[[ReadPoint], str],
     point: Callable[[], tuple[ReadPoint, int]],
+    unhurried: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[Result, int]:
     """What `take` makes of all rows of the view at the newest committed epoch, and that epoch.
 
     `point` gives the read point and how many epochs were committed so far: a read during which more epochs
-    were committed than versions are kept may have missed an overwritten row, and is repeated, never returned.
+    were committed than versions are kept may have missed an overwritten row, and is repeated, never returned; with
+    `unhurried`, in which epochs come more slowly.
     """
-    (taken,), epoch = read_views(store, [(take, table_at)], point)
+    (taken,), epoch = read_views(store, [(take, table_at)], point, unhurried)
     return taken, epoch
 
 
@@ -36,16 +39,18 @@ def read_views(
     store: KVStore,
     views: Sequence[tuple[Callable[[Iterable[tuple[bytes, Row]]], Result], Callable[[ReadPoint], str]]],
     point: Callable[[], tuple[ReadPoint, int]],
+    unhurried: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[list[Result], int]:
     """The same of several views, all at one epoch."""
-    for _ in range(TRIES):
-        at, before = point()
-        try:
-            taken = [take(store.scan(table_at(at), before=at.epoch + 1)) for take, table_at in views]
-        except TableMissing:
-            continue  # the generation was replaced meanwhile
-        if point()[1] - before <= VERSIONS - 2:
-            return taken, at.epoch
+    for number in range(TRIES):
+        with unhurried() if number else nullcontext():
+            at, before = point()
+            try:
+                taken = [take(store.scan(table_at(at), before=at.epoch + 1)) for take, table_at in views]
+            except TableMissing:
+                continue  # the generation was replaced meanwhile
+            if point()[1] - before <= VERSIONS - 2:
+                return taken, at.epoch
     raise ViewTooOld(
         f"more than {VERSIONS - 2} epochs were committed during each of {TRIES} reads; "
         "read a smaller range, or raise epoch_interval"

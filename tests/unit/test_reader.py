@@ -1,0 +1,53 @@
+"""Consistent reads of a view that epochs overtake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from vms.errors import ViewTooOld
+from vms.maintenance.record import ReadPoint, Record
+from vms.store.base import Cell, Mutation
+from vms.testing.memory_store import MemoryStore
+from vms.viewtable.layout import FAMILIES, VERSIONS
+from vms.viewtable.reader import TRIES, read_view
+
+
+class Clock:
+    """A view whose epochs pass while it is read: many, or few while somebody reads unhurried."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.store.create_table("view", FAMILIES)
+        self.epochs = self.slow = self.tries = 0
+
+    def point(self) -> tuple[ReadPoint, int]:
+        self.epochs += 1 if self.slow else VERSIONS
+        self.store.mutate("view", [Mutation(b"row", (Cell(b"v:n", self.epochs, value=b"%d" % self.epochs),))])
+        return replace(Record().read, epoch=self.epochs), self.epochs
+
+    def take(self, rows) -> bytes:
+        self.tries += 1
+        return next(iter(rows))[1][b"v:n"].value
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        self.slow += 1
+        yield
+        self.slow -= 1
+
+
+def test_a_read_that_was_overtaken_slows_the_epochs_down():
+    clock = Clock()
+    value, epoch = read_view(clock.store, clock.take, lambda _: "view", clock.point, clock.unhurried)
+    assert (int(value), clock.tries, clock.slow) == (epoch, 2, 0)
+
+
+def test_one_that_is_overtaken_again_and_again_says_so():
+    clock = Clock()
+    with pytest.raises(ViewTooOld):
+        read_view(clock.store, clock.take, lambda _: "view", clock.point)
+    assert clock.tries == TRIES
