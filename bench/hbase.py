@@ -74,7 +74,7 @@ def _freshness(db: Database, address: HBaseAddress, name: str, rate: int, second
     db.create_table(table)
     db.create_view(f"{name}_seen", f"SELECT id, max(sent) AS sent FROM {table.name} GROUP BY id")
     count = _WARM + int(rate * seconds)
-    watch, before = db.view(f"{name}_seen").watch(timeout=120), dict(db.runtime.traces.totals)
+    watch, before = db.view(f"{name}_seen").watch(timeout=120), dict(db.manager.traces.totals)
     first_epoch = db.runtime.readable.point.number
     writer = _process(_put_steadily, str(address), table, count, rate)
     found: list[np.ndarray] = []
@@ -88,7 +88,7 @@ def _freshness(db: Database, address: HBaseAddress, name: str, rate: int, second
     watch.close()
     times = np.concatenate(found)
     epochs = db.runtime.readable.point.number - first_epoch
-    spent = {k: round(1000 * (v - before.get(k, 0)) / epochs, 1) for k, v in db.runtime.traces.totals.items()}
+    spent = {k: round(1000 * (v - before.get(k, 0)) / epochs, 1) for k, v in db.manager.traces.totals.items()}
     quantiles = {f"p{q}_ms": round(float(np.percentile(times, q)), 1) for q in (50, 90, 99)}
     return {
         "puts_per_s": rate,

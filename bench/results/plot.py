@@ -50,7 +50,9 @@ def draw(about: dict[str, Any], cells: list[dict[str, Any]]) -> str:
                 lines.append(f'<text x="{_LEFT + width + 5}" y="{y + 10}">{rates[name] / 1e6:.2f} million</text>')
             y += _BAR
         y += _GAP
-    where = f"{escape(about['machine'])}, {about['cores']} cores, one used; load {about['load']}; commit {about['commit']}"
+    where = (
+        f"{escape(about['machine'])}, {about['cores']} cores, one used; load {about['load']}; commit {about['commit']}"
+    )
     lines += [f'<text x="{_LEFT}" y="{y + 12}" fill="#666">logarithmic scale; {where}</text>', "</svg>"]
     return "\n".join(lines) + "\n"
 
