@@ -9,6 +9,7 @@ view takes them by the columns of the SELECT: so these are added to ORDER BY.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import pyarrow as pa
 import sqlglot
@@ -27,7 +28,7 @@ _WHOLE = "CAST(CAST({} AS DECIMAL(38, 6)) * 1000000 AS HUGEINT)"
 
 def expected(query: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of the view, to be compared with `vms.testing.compare.assert_same_rows`."""
-    return DuckOracle().evaluate(statement(query), tables)
+    return _duck().evaluate(statement(query), tables)
 
 
 def statement(query: str) -> str:
@@ -35,6 +36,12 @@ def statement(query: str) -> str:
     return exact(queries.text(query), _QUOTIENT_DIGITS.get(query, 0))
 
 
+@cache
+def _duck() -> DuckOracle:
+    return DuckOracle()
+
+
+@cache
 def exact(sql: str, quotient_digits: int = 0) -> str:
     """The query in DuckDB's dialect, with ties, averages and quotients written out as above."""
 

@@ -29,7 +29,7 @@ from vms.store.resolve import gather, newest
 from vms.stream.decode import read_rows
 from vms.testing.compare import assert_same_rows
 from vms.testing.memory_store import Arrival, MemoryStore
-from vms.testing.oracle import DataFusionOracle, DuckOracle, Oracle
+from vms.testing.workload import Answer
 
 
 class Violation(AssertionError):
@@ -52,15 +52,14 @@ class Taken:
 class Checker:
     """Follows one history, epoch by epoch."""
 
-    def __init__(self, store: MemoryStore, tables: Mapping[str, BaseTable]) -> None:
-        self._store, self._tables = store, tables
+    def __init__(self, store: MemoryStore, tables: Mapping[str, BaseTable], answers: Sequence[Answer]) -> None:
+        self._store, self._tables, self._answers = store, tables, answers
         self._taken: dict[tuple[int, str, int], Taken] = {}
         self._slots: dict[tuple[str, bytes], int | None] = {}
         #: Per row: how many of its changes are in the last cut, and how many of those the watermarks alone tell.
         self._prefix: dict[tuple[str, bytes], int] = {}
         self._streamed: dict[tuple[str, bytes], int] = {}
         self._generation = 0
-        self._oracles: tuple[Oracle, ...] = (DataFusionOracle(), DuckOracle())
         #: What each view holds at each committed epoch.
         self.expected: dict[int, dict[str, pa.Table]] = {}
 
@@ -84,8 +83,8 @@ class Checker:
         self._generation = record.generation
         tables = {name: self._table_at(name, ring, cuts) for name in sorted(followed)}
         tables |= {n: self._visible(t, []) for n, t in self._tables.items() if n not in tables}
-        oracle = self._oracles[len(self.expected) % len(self._oracles)]
-        self.expected[record.epoch] = {name: oracle.evaluate(sql, tables) for name, sql in views.items()}
+        answer = self._answers[len(self.expected) % len(self._answers)]
+        self.expected[record.epoch] = {name: answer(name, sql, tables) for name, sql in views.items()}
 
     def read(self, epoch: int, view: str, rows: pa.Table) -> None:
         """Somebody read the whole view at this committed epoch."""

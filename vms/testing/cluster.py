@@ -62,7 +62,7 @@ from vms.stream.embedded import EmbeddedSource
 from vms.testing.checker import Checker, Taken
 from vms.testing.memory_log import MemoryLog
 from vms.testing.memory_store import MemoryStore
-from vms.testing.workload import TABLES
+from vms.testing.workload import SMALL, Workload
 from vms.viewtable.layout import FAMILIES, ViewLayout
 
 #: Simulated milliseconds between two ticks of a host.
@@ -70,8 +70,8 @@ TICK = 30
 
 
 @cache
-def _plan(name: str, sql: str) -> ViewPlan:
-    return plan_view(name, sql, TABLES)
+def _plan(workload: Workload, name: str, sql: str) -> ViewPlan:
+    return plan_view(name, sql, workload.tables)
 
 
 @dataclass(eq=False)
@@ -116,15 +116,17 @@ class Cluster:
         repeat: float = 0.0,
         slow: float = 0.0,
         make_member: Callable[..., Member] = Member,
+        workload: Workload = SMALL,
     ) -> None:
         self.random, self.now = random, 1_000
+        self._workload = workload
         self._loss, self._repeat, self._slow = loss, repeat, slow
         self._make_member = make_member
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = self._deliveries = 0
         self.store, self.log = MemoryStore(), log
         self.source = EmbeddedSource(self.store)
-        self.checker = Checker(self.store, TABLES)
+        self.checker = Checker(self.store, workload.tables, workload.answers)
         self.hosts = [Host(f"host{i}") for i in range(hosts)]
         self.cut_off: set[frozenset[str]] = set()
         self.record = Record()
@@ -134,7 +136,7 @@ class Cluster:
         self.leader_host = self.hosts[0]
         self.home: dict[str, Host] = {}
         self.commits = 0
-        for table in TABLES.values():
+        for table in workload.tables.values():
             self.store.create_table(table.name, {table.family: FAMILIES["v"]}, stream=True)
             self.change_catalog(self.catalog.with_table(table))
         self.add_ring(members)
@@ -178,7 +180,7 @@ class Cluster:
     def program(self, version: int) -> Program:
         if version not in self._programs:
             catalog = self.catalogs[version]
-            plans = [_plan(v.name, v.sql).plan for v in catalog.views.values()]
+            plans = [_plan(self._workload, v.name, v.sql).plan for v in catalog.views.values()]
             created = {v.name: v.created for v in catalog.views.values()}
             self._programs[version] = Program(version, catalog.tables, MaintenancePlan.merge(plans), created)
         return self._programs[version]
@@ -320,10 +322,14 @@ class Cluster:
             return
         for batch in self.source.poll(self.random.choice((3, 20, 200))):
             copy = self.random.choice(copies)
-            rows, _ = RowDecoder(TABLES[batch.table]).decode([(e.seq, m) for e in batch.entries for m in e.mutations])
+            rows, _ = RowDecoder(self._workload.tables[batch.table]).decode(
+                [(e.seq, m) for e in batch.entries for m in e.mutations]
+            )
             self._deliveries += 1
             copy.batches[self._deliveries] = batch
-            event = Delivered(self._deliveries, batch.table, batch.region, with_slots(TABLES[batch.table], rows))
+            event = Delivered(
+                self._deliveries, batch.table, batch.region, with_slots(self._workload.tables[batch.table], rows)
+            )
             self._soon(partial(self.feed, copy, event))
 
     # --- the shell of a member -------------------------------------------------------------------------------
@@ -431,7 +437,7 @@ class Cluster:
         reads, read = copy.reads, {}
         for found in (reads.found, reads.absent) if reads is not None else ():
             for name, rows in found.items():
-                table = TABLES[name]
+                table = self._workload.tables[name]
                 keys = encode_keys([c.type for c in table.key_columns], [rows.column(k) for k in table.key])
                 read.update({(name, key): copy.read_at for key in keys})
         return Taken(watermarks, dict(copy.scanned), read)
@@ -442,12 +448,14 @@ class Cluster:
     def _scan(self, copy: Copy, effect: ScanTable) -> Scanned:
         if effect.epoch == copy.record.epoch:  # a late one of an epoch that was given up is not taken in
             copy.scanned[effect.table] = self.store.arrivals
-        return scan_table(self.store, TABLES[effect.table], effect, lambda: self.store.highest_ts, lambda _: None)
+        return scan_table(
+            self.store, self._workload.tables[effect.table], effect, lambda: self.store.highest_ts, lambda _: None
+        )
 
     def _read(self, copy: Copy, effect: ReadRows) -> RowsRead:
         if effect.epoch == copy.record.epoch:
             copy.read_at = self.store.arrivals
-        return read_keys(self.store, TABLES, effect, lambda: self.store.highest_ts, lambda _: None)
+        return read_keys(self.store, self._workload.tables, effect, lambda: self.store.highest_ts, lambda _: None)
 
     def _propose(self, copy: Copy, effect: ProposeCut, taken: Taken) -> Event | None:
         assert self.log is not None

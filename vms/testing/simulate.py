@@ -22,7 +22,7 @@ from vms.maintenance.record import Record
 from vms.testing.checker import Violation
 from vms.testing.cluster import Cluster, Host
 from vms.testing.memory_log import MemoryLog
-from vms.testing.workload import TABLES, VIEWS, Writer
+from vms.testing.workload import SMALL, Workload, Writer
 
 #: Simulated milliseconds of workload and faults, and how long peace may take to settle everything. The second
 #: is far above what any seed needs; beyond it, something waits for ever.
@@ -61,14 +61,21 @@ def simulate(
     faults: tuple[str, ...] | None = None,
     log: MemoryLog | None = None,
     make_member: Callable[..., Member] = Member,
+    workload: Workload = SMALL,
+    busy: int = BUSY,
 ) -> Outcome:
     """One history. `faults`, `log` and `make_member` are chosen by the seed unless given."""
-    return _Run(seed, faults, log, make_member).run()
+    return _Run(seed, faults, log, make_member, workload).run(busy)
 
 
 class _Run:
     def __init__(
-        self, seed: int, faults: tuple[str, ...] | None, log: MemoryLog | None, make_member: Callable[..., Member]
+        self,
+        seed: int,
+        faults: tuple[str, ...] | None,
+        log: MemoryLog | None,
+        make_member: Callable[..., Member],
+        workload: Workload,
     ) -> None:
         self.seed, self.random = seed, Random(seed)
         random = self.random
@@ -85,22 +92,25 @@ class _Run:
             repeat=0.2 if "repeat" in self.faults else 0.0,
             slow=0.15 if "slow" in self.faults else 0.02,
             make_member=make_member,
+            workload=workload,
         )
-        self.writer = Writer(random)
+        self.workload, self.writer = workload, Writer(random, workload)
         self.reads = 0
         self.busy = True
 
-    def run(self) -> Outcome:
-        cluster, random = self.cluster, self.random
-        for name in sorted(VIEWS):
-            if random.random() < 0.6:
-                cluster.change_catalog(cluster.catalog.with_view(name, VIEWS[name]))
+    def run(self, busy: int) -> Outcome:
+        cluster, random, views = self.cluster, self.random, self.workload.views
+        for table, mutations in self.writer.load(cluster.now - 1):
+            cluster.store.mutate(table, mutations)
+        for name in sorted(views):
+            if random.random() < self.workload.share:
+                cluster.change_catalog(cluster.catalog.with_view(name, views[name]))
         for task, interval in ((self._write, 15), (self._poll, 10), (self._read, 60)):
             self._every(interval, task)
         for fault in self.faults:
             if hasattr(self, f"_{fault}"):
                 self._every(random.choice((150, 400, 900)), getattr(self, f"_{fault}"))
-        cluster.run_until(cluster.now + BUSY)
+        cluster.run_until(cluster.now + busy)
         self._peace()
         generations = cluster.record.generation
         return Outcome(self.seed, cluster.commits, self.reads, generations, self.faults)
@@ -197,12 +207,13 @@ class _Run:
         self.cluster.add_ring(self.random.sample(self.names, k=self.random.randint(1, 5)))
 
     def _views(self) -> None:
-        catalog, name = self.cluster.catalog, self.random.choice(sorted(VIEWS))
-        change = catalog.without_view(name) if name in catalog.views else catalog.with_view(name, VIEWS[name])
+        views, catalog = self.workload.views, self.cluster.catalog
+        name = self.random.choice(sorted(views))
+        change = catalog.without_view(name) if name in catalog.views else catalog.with_view(name, views[name])
         self.cluster.change_catalog(change)
 
     def _split(self) -> None:
-        table = self.random.choice(sorted(TABLES))
+        table = self.random.choice(sorted(self.workload.tables))
         rows = sorted(self.cluster.store.history(table))
         if rows:
             self.cluster.store.split(table, self.random.choice(rows))

@@ -1,12 +1,13 @@
 """Small tables, views over them and random writes: what the simulation and the fault tests feed to the system.
 
-The tables are those of TPC-H Q1, Q3 and Q6 with few columns and few keys, so that rows meet often: in groups,
-in joins, and at the same key.
+The tables of `SMALL` are those of TPC-H Q1, Q3 and Q6 with few columns and few keys, so that rows meet often: in
+groups, in joins, and at the same key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from vms.model.table import BaseTable, Encoding, TableColumn
 from vms.model.types import BIGINT, DATE, DOUBLE, INTEGER, VARCHAR, decimal
 from vms.store.base import DELETE_COLUMN, DELETE_VERSION, PUT, Cell, Mutation
 from vms.stream.encode import RowEncoder
+from vms.testing.oracle import DataFusionOracle, DuckOracle, Oracle
 
 TABLES = {
     t.name: t
@@ -80,29 +82,57 @@ VIEWS = {
     ),
 }
 
+#: The rows that a view must hold, given its name, its SQL and the tables.
+Answer = Callable[[str, str, Mapping[str, pa.Table]], pa.Table]
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """What a history is made of: tables, views, and how rows come to be.
+
+    `writes`: the table of each write is one of these. `value`: a value for a column. `answers`: independent ones, each
+    asked in turn. `share`: how likely a view is there at the beginning. `loaded`: rows that are there then.
+    """
+
+    tables: Mapping[str, BaseTable]
+    views: Mapping[str, str]
+    writes: Sequence[str]
+    value: Callable[[Random, TableColumn], Any]
+    answers: Sequence[Answer]
+    share: float = 0.6
+    loaded: Callable[[Random], Mapping[str, pa.Table]] = lambda random: {}
+
+
 _DAYS = range(8760, 10600, 40)
+#: Keys of the tables of `SMALL` are so many at most.
+_KEYS = 12
 
 
 class Writer:
     """Random mutations of the tables; the same `random` gives the same ones."""
 
-    def __init__(self, random: Random, keys: int = 12) -> None:
-        self._random, self._keys = random, keys
-        self._encoders = {name: RowEncoder(table) for name, table in TABLES.items()}
+    def __init__(self, random: Random, workload: Workload) -> None:
+        self._random, self._workload = random, workload
+        self._encoders = {name: RowEncoder(table) for name, table in workload.tables.items()}
+
+    def load(self, ts: int) -> Iterator[tuple[str, list[Mutation]]]:
+        """The rows that are there at the beginning."""
+        for name, rows in self._workload.loaded(self._random).items():
+            yield name, self._encoders[name].puts(rows, ts)
 
     def write(self, now: int) -> tuple[str, list[Mutation]]:
         """The mutations of one call. `now` is above every stamp used before; most writes use it."""
         random = self._random
-        name = random.choice(("customer", "orders", "orders", "lineitem", "lineitem", "lineitem", "lineitem"))
+        name = random.choice(self._workload.writes)
         # A new and an old stamp of one row meet here; so do equal ones, and stamps from the future.
         stamp = now if random.random() < 0.85 else max(2, now + random.randint(-400, 40))
         kind = random.choices(("whole", "partial", "delete", "column", "version", "raw"), (50, 20, 15, 5, 5, 5))[0]
         count = 1 if random.random() < 0.7 else random.randint(2, 6)
-        return name, [m for _ in range(count) for m in self._one(TABLES[name], kind, stamp)]
+        return name, [m for _ in range(count) for m in self._one(self._workload.tables[name], kind, stamp)]
 
     def _one(self, table: BaseTable, kind: str, ts: int) -> Iterator[Mutation]:
         random, encoder = self._random, self._encoders[table.name]
-        row = {c.name: self._value(c) for c in table.columns}
+        row = {c.name: self._workload.value(random, c) for c in table.columns}
         if kind == "whole":
             yield from encoder.puts(_one_row(table, row), ts)
         elif kind == "partial":
@@ -119,30 +149,30 @@ class Writer:
             else:
                 yield Mutation(key[0], (Cell(column, ts, DELETE_COLUMN if kind == "column" else DELETE_VERSION),))
 
-    def _value(self, column: TableColumn) -> Any:
-        random = self._random
-        if column.nullable and random.random() < 0.1:
-            return None
-        match column.name:
-            case "c_key" | "o_customer":
-                return random.randint(1, max(2, self._keys // 3))
-            case "o_key" | "l_order":
-                return random.randint(-2, self._keys)
-            case "l_number":
-                return random.randint(1, 4)
-            case "c_segment":
-                return random.choice(("building", "machinery"))
-            case "o_priority":
-                return random.choice(("low", "high", "höchste"))
-            case "l_flag":
-                return random.choice(("", "A", "N", "R"))
-            case "l_weight":
-                return random.choice((0.1, 0.2, 3.5, 1e6))
-            case "l_discount":
-                return f"0.{random.randint(0, 10):02d}"
-            case "l_price":
-                return f"{random.randint(-500, 1500)}.{random.randint(0, 99):02d}"
-        return random.choice(_DAYS)
+
+def _value(random: Random, column: TableColumn) -> Any:
+    if column.nullable and random.random() < 0.1:
+        return None
+    match column.name:
+        case "c_key" | "o_customer":
+            return random.randint(1, max(2, _KEYS // 3))
+        case "o_key" | "l_order":
+            return random.randint(-2, _KEYS)
+        case "l_number":
+            return random.randint(1, 4)
+        case "c_segment":
+            return random.choice(("building", "machinery"))
+        case "o_priority":
+            return random.choice(("low", "high", "höchste"))
+        case "l_flag":
+            return random.choice(("", "A", "N", "R"))
+        case "l_weight":
+            return random.choice((0.1, 0.2, 3.5, 1e6))
+        case "l_discount":
+            return f"0.{random.randint(0, 10):02d}"
+        case "l_price":
+            return f"{random.randint(-500, 1500)}.{random.randint(0, 99):02d}"
+    return random.choice(_DAYS)
 
 
 def _array(column: TableColumn, value: Any) -> pa.Array:
@@ -155,3 +185,16 @@ def _array(column: TableColumn, value: Any) -> pa.Array:
 
 def _one_row(table: BaseTable, row: dict[str, Any]) -> pa.Table:
     return pa.table({name: _array(table.by_name[name], value) for name, value in row.items()})
+
+
+def _answer(oracle: Oracle) -> Answer:
+    return lambda view, sql, tables: oracle.evaluate(sql, tables)
+
+
+SMALL = Workload(
+    TABLES,
+    VIEWS,
+    ("customer", "orders", "orders", "lineitem", "lineitem", "lineitem", "lineitem"),
+    _value,
+    (_answer(DataFusionOracle()), _answer(DuckOracle())),
+)
