@@ -29,9 +29,15 @@ class Status:
         counts = ("ring", "epochs", "rows", "sent_messages", "sent_bytes", "dropped_messages", "spilled_bytes")
         return {
             **dict.fromkeys(counts, 7),
-            **{"inbox_bytes": 0, "leads": True, "epoch": 5, "committed": 5, "members": members},
+            "inbox_bytes": 0,
+            "leads": True,
+            "epoch": 5,
+            "committed": 5,
+            "members": members,
             "backlog": {"entries": 3, "bytes": None, "oldest_ms": 1500},
-            **{"refused": {"secret": 2}, "seconds": {"write": 0.5}, "memory_bytes": {"table:t": 99}},
+            "refused": {"secret": 2},
+            "seconds": {"write": 0.5},
+            "memory_bytes": {"table:t": 99},
         }
 
 

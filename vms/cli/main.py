@@ -47,10 +47,14 @@ class Settings:
     debug: bool = False
 
     def connect(self) -> Database:
-        """The database; on HBase with the View Manager in this process."""
+        """The database; on HBase with a View Manager in this process, unless some run already."""
         import vms
 
-        return vms.connect(self.store, manage=self.store.startswith("hbase:"))
+        if not self.store.startswith("hbase:"):
+            return vms.connect(self.store)
+        from vms.manager.hbase_client import managers_run
+
+        return vms.connect(self.store, manage=not managers_run(self.store))
 
 
 class _Commands(click.Group):

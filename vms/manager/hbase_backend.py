@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("vms.manager")
 
+#: The name of a View Manager that nobody else can ask: of a process that opened the database for itself.
+SINGLE = "single"
 #: Between two looks whether ZooKeeper has forgotten a manager that died.
 _PAUSE_SECONDS = 0.5
 
@@ -107,7 +109,7 @@ class HBaseBackend:
     def _join(self) -> None:
         """Be the only View Manager of this VMS; one that died is forgotten with its session."""
         membership = Membership(self.session)
-        info = ManagerInfo("single", f"{socket.gethostname()}:{os.getpid()}", log=socket.gethostname())
+        info = ManagerInfo(SINGLE, f"{socket.gethostname()}:{os.getpid()}", log=socket.gethostname())
         deadline = time.monotonic() + 2 * SESSION_SECONDS
         while True:
             try:

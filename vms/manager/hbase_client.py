@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vms.clock import Clock
 from vms.manager.control_client import ControlClient
 from vms.manager.hbase_attachment import Attachments
-from vms.manager.hbase_backend import HBaseBackend
+from vms.manager.hbase_backend import SINGLE, HBaseBackend
 from vms.manager.hbase_status import retained_logs
 from vms.manager.remote import RemoteRuntime
 from vms.ring.credentials import Credentials
@@ -48,6 +48,13 @@ class HBaseClient(HBaseBackend):
         """`logs`: what HBase keeps for the managers."""
         state = self.attachments.state()
         return {"attached": sorted(state.tables), "logs": retained_logs(self._hbase, state.peer) if state.peer else []}
+
+
+def managers_run(address: str) -> bool:
+    """Whether there are View Managers that a client can ask."""
+    place = HBaseAddress.parse(address)
+    with contextlib.closing(Session(place.zookeeper_hosts, place.root)) as session:
+        return any(id_ != SINGLE for id_ in Membership(session).managers())
 
 
 def open_client(address: str, tls: str | Path | None) -> Database:
