@@ -99,6 +99,21 @@ order, and decide where rows must travel. What cannot be maintained is refused h
     vms/plan/rounds.py                   to_rounds
     vms/plan/explain.py                  explain
 
+**Over HBase** the store, the stream and the record are others, and nothing above them is. Region servers deliver their
+log over a socket; a call is answered when its rows are in a cut that is durable. A token names rows, which their owners
+read again; the latest is found out by marks.
+
+    vms/manager/hbase_backend.py         HBaseBackend
+    vms/manager/hbase_attachment.py      Attachments.attach
+    vms/ring/peer.py                     PeerServer
+    vms/stream/hbase_sink.py             Sink
+    vms/stream/hbase_source.py           HBaseSource.poll, HBaseSource.acknowledge
+    vms/stream/hbase_regions.py          RegionGuard.verdict
+    vms/stream/rereads.py                Rereads.ask
+    vms/manager/hbase_latest.py          Latest.wait
+    vms/store/hbase.py                   HBaseStore.mutate, HBaseStore.scan
+    vms/ring/zookeeper.py                ZooKeeperCoordination.compare_and_set
+
 **Over many rows.** A bulk job runs the same operations on Spark over a snapshot, part by part, while changes wait;
 then the member takes over their state, brings it on by what waited, and the view is there.
 
