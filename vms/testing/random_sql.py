@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from vms.model.table import HIDDEN_KEY, BaseTable, TableColumn
 from vms.model.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, VARCHAR, SqlType, decimal
+from vms.testing.oracle import THREE_VALUES
 
 #: What an expression gives: a whole number, a decimal, a double, text, a date, or a truth value.
 Kind = Literal["whole", "exact", "double", "text", "date", "truth"]
@@ -125,6 +126,8 @@ class Generator:
     def _plain(self, depth: int) -> Query:
         source, columns = self._from(depth)
         shown = [self._expr(columns) for _ in range(self._random.randint(1, 4))]
+        if self._one_in(6):
+            shown.append(self._one_value())
         return self._select(shown, source + self._where(columns, depth))
 
     def _distinct(self, depth: int) -> Query:
@@ -146,6 +149,7 @@ class Generator:
                 by = f" GROUP BY {listed}"
         if self._one_in(4):
             having = " HAVING " + self._random.choice(["count(*) > 1", "count(*) = 1", f"{calls[0].sql} IS NOT NULL"])
+            having += f" AND count(*) <= {self._one_value().sql}" if self._one_in(3) else ""
         return self._select(shown, source + self._where(columns, depth) + by + having)
 
     def _sets(self, groups: Sequence[Expr]) -> tuple[str, list[Expr]]:
@@ -231,8 +235,9 @@ class Generator:
         """With a name of its own for each column: DataFusion moves filters to another column of the same name."""
         return f"{relation} AS {alias}({', '.join(c.sql.partition('.')[2] for c in columns)})"
 
-    def _base(self, alias: str) -> tuple[str, list[Expr]]:
-        table = self._random.choice(list(TABLES.values()))
+    def _base(self, alias: str, *names: str) -> tuple[str, list[Expr]]:
+        """One of the tables, of these if they are named."""
+        table = TABLES[self._random.choice(names or list(TABLES))]
         columns = [Expr(f"{alias}.{alias}{c.name}", _KINDS[c.type.kind.value]) for c in table.visible_columns]
         return self._named(table.name, alias, columns), columns
 
@@ -245,6 +250,10 @@ class Generator:
                 source += f" CROSS JOIN (SELECT {total.sql} AS {alias}c0 FROM {other}) AS {alias}"
                 columns = [*columns, Expr(f"{alias}.{alias}c0", total.kind)]
                 continue
+            if self._one_in(10):
+                joined, more = self._beside_small(columns)
+                source, columns = source + joined, [*columns, *more]
+                continue
             pairs = self._pairs(columns, more)
             if not pairs:
                 continue
@@ -255,6 +264,16 @@ class Generator:
                 on.append(self._test(columns))
             source += f" {join} {other} ON {' AND '.join(on)}"
         return source, columns
+
+    def _beside_small(self, columns: Sequence[Expr]) -> tuple[str, list[Expr]]:
+        """A join without an equality: with a table that is declared small."""
+        alias = self._alias()
+        small, more = self._base(alias, *SMALL)
+        pairs = self._pairs(columns, more)
+        if not pairs or self._one_in(3):
+            return f" CROSS JOIN {small}", more
+        (a, b), operator = self._random.choice(pairs), self._random.choice(["<", "<=", ">", ">=", "<>"])
+        return f" {self._random.choice(('JOIN', 'LEFT JOIN'))} {small} ON {a.sql} {operator} {b.sql}", more
 
     def _pairs(self, columns: Sequence[Expr], more: Sequence[Expr]) -> list[tuple[Expr, Expr]]:
         joined: tuple[Kind, ...] = ("whole", "text", "exact", "date")
@@ -311,7 +330,35 @@ class Generator:
             forms.append(f"{compared} (SELECT {call}({value.sql}) FROM {source}{within})")
             if call != "count":
                 forms.append(f"{compared} (SELECT {call}({value.sql}) FROM {source} WHERE {a.sql} = {b.sql}{extra})")
-        return self._random.choice(forms)
+        return self._random.choice(forms + self._compared(columns, pairs, a, b, source, within))
+
+    def _compared(
+        self, columns: Sequence[Expr], pairs: list[tuple[Expr, Expr]], a: Expr, b: Expr, source: str, within: str
+    ) -> list[str]:
+        """EXISTS, ANY and ALL by a comparison, IN and NOT IN where a NULL is not false."""
+        test, operator = self._test(columns), self._random.choice(["<", "<=", ">", ">="])
+        items = f"(SELECT {b.sql} FROM {source}{within})"
+        forms = [
+            f"EXISTS (SELECT 1 FROM {source} WHERE {b.sql} {operator} {a.sql})",
+            f"NOT EXISTS (SELECT 1 FROM {source} WHERE {b.sql} {operator} {a.sql})",
+            f"{a.sql} {operator} {self._random.choice(('ANY', 'ALL'))} {items}",
+            f"({a.sql} IN {items} OR {test})",
+            f"{THREE_VALUES} ({a.sql} NOT IN {items} OR {test})",
+        ]
+        others = [(c, d) for c, d in pairs if c is not a and d is not b]
+        if others:
+            c, d = self._random.choice(others)
+            correlated = f"(SELECT {b.sql} FROM {source} WHERE {c.sql} = {d.sql})"
+            forms.append(f"{THREE_VALUES} {a.sql} NOT IN {correlated}")
+            forms.append(f"EXISTS (SELECT 1 FROM {source} WHERE {c.sql} = {d.sql} AND {a.sql} {operator} {b.sql})")
+        return forms
+
+    def _one_value(self) -> Expr:
+        """A subquery that gives one value."""
+        source, columns = self._base(self._alias())
+        whole = self._random.choice(self._of(columns, "whole")).sql
+        within = f" WHERE {self._test(columns)}" if self._one_in(2) else ""
+        return Expr(f"(SELECT {self._random.choice(('min', 'max', 'count'))}({whole}) FROM {source}{within})", "whole")
 
     # --- expressions -----------------------------------------------------------------------------------------
 
