@@ -16,20 +16,28 @@ _PRINT = click.option("--print", "only_print", is_flag=True, help="Show the comm
 
 @click.command()
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option(
+    "--before-images", "imaged", multiple=True, metavar="TABLE",
+    help="Let each change of TABLE carry the rows before and after it; loads a coprocessor. May be repeated.",
+)  # fmt: skip
+@click.option("--jar", metavar="PATH", help="Where region servers find the plug-in; by default it is built here.")
 @_PRINT
 @click.pass_obj
-def attach(settings: Settings, tables: tuple[str, ...], only_print: bool) -> None:
+def attach(
+    settings: Settings, tables: tuple[str, ...], imaged: tuple[str, ...], jar: str | None, only_print: bool
+) -> None:
     """Let HBase ship the changes of declared tables to VMS: all of them, or these.
 
     Adds a replication peer to HBase, once, and puts the tables into its scope. From then on CREATE TABLE attaches a
-    table by itself. Nothing in HBase is restarted and no jar is added. A family with a TTL is refused, because
-    HBase tells nobody what expires. HBase keeps its write-ahead log until a View Manager has taken it: while
-    none runs, it grows.
+    table by itself. Nothing in HBase is restarted, and no jar is added but for --before-images. A family with a
+    TTL is refused, because HBase tells nobody what expires. HBase keeps its write-ahead log until a View Manager
+    has taken it: while none runs, it grows.
 
     \b
     Examples:
       vms --store hbase:localhost:9090 hbase attach
       vms --store hbase:localhost:9090 hbase attach orders customers
+      vms --store hbase:localhost:9090 hbase attach --before-images orders --jar hdfs:///vms/vms-hbase-plugin.jar
       vms --store hbase:localhost:9090 hbase attach --print
     """
     from vms.manager.hbase_attachment import attach_commands, attachments_at
@@ -41,8 +49,13 @@ def attach(settings: Settings, tables: tuple[str, ...], only_print: bool) -> Non
         if only_print:
             click.echo("\n".join(command.shell for command in attach_commands(address, wanted)))
             return
-        new = attachments.attach(wanted)
+        with_images = [catalog.table(name.lower()) for name in imaged]
+        new = attachments.attach(list({table.name: table for table in [*wanted, *with_images]}.values()))
+        for table in with_images:
+            attachments.want_images(table, jar)
     click.echo(f"attached: {', '.join(new)}" if new else "attached; no table is new")
+    if with_images:
+        click.echo(f"with before-images: {', '.join(table.name for table in with_images)}")
 
 
 @click.command()

@@ -61,6 +61,10 @@ class Backend(Protocol):
         What the user should know of it, in a few words; or nothing.
         """
 
+    @property
+    def has_images(self) -> bool:
+        """Whether changes can carry the rows before and after them."""
+
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
         """Have every change of the table carry the rows before and after it; `jar`: where the plug-in is."""
 
@@ -93,6 +97,8 @@ class Backend(Protocol):
 
 class EmbeddedBackend:
     """One folder: the embedded store, its change stream and the log. For one process at a time."""
+
+    has_images = False
 
     def __init__(self, path: Path, *, log: str) -> None:
         self.path, self.address = path, f"embedded:{path}"

@@ -5,9 +5,11 @@ A Database is a whole VMS in one process: a store, its change stream, and one Vi
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,7 @@ from vms.manager.following import Following
 from vms.manager.gaps import Gap, view_stopped
 from vms.manager.remote import RemoteRuntime
 from vms.manager.runtime import Runtime
+from vms.manager.settler import Settler
 from vms.manager.watch import Watch
 from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
 from vms.model.changes import UNDECODABLE
@@ -114,6 +117,8 @@ class Database:
         except BaseException:
             backend.close()
             raise
+        settles = backend.has_images and isinstance(self.runtime, Runtime)
+        self._settler = Settler(self) if settles else None
 
     @property
     def manager(self) -> Runtime:
@@ -139,6 +144,8 @@ class Database:
         """Finish the epoch under way, take a checkpoint, let go of the files. Twice is fine."""
         if not self._closed:
             self._closed = True
+            if self._settler is not None:
+                self._settler.close()
             self.runtime.stop()
             self.backend.close()
 
@@ -181,20 +188,24 @@ class Database:
         `jar`: where the region servers find the plug-in; by default it is built on this machine.
         """
         self.backend.attach_images(self.catalog.table(table), jar)
-        self.wait(self.latest())  # until then changes come without
         before = self.catalog
-        self.change_catalog(before, before.with_images(table, 0))
+        self.change_catalog(before, before.with_images(table, -1))
         self.settle_images()
 
-    def settle_images(self) -> None:
-        """Forget what is held of tables whose changes carry images, as soon as the stream has passed what was read."""
-        generation = self.runtime.readable.point.generation
-        held = [t for t in self.catalog.tables.values() if t.images is not None and t.images != generation]
-        if held:
+    def settle_images(self, stop: threading.Event | None = None) -> None:
+        """Go by the images where changes carry them, and forget what else is held of the tables, as soon as that is
+        possible: when the stream has passed what came without images, and what was read of the tables."""
+        while stop is None or not stop.is_set():
+            generation = self.runtime.readable.point.generation
+            waiting = [t for t in self.catalog.tables.values() if t.images not in (None, generation)]
+            if not waiting:
+                return
             self.wait(self.latest())
-        for table in held:
-            before = self.catalog
-            self.change_catalog(before, before.with_images(table.name, generation))
+            before = after = self.catalog
+            for table in waiting:
+                if after.tables.get(table.name) == table:
+                    after = after.with_images(table.name, 0 if table.images == -1 else generation)
+            self.change_catalog(before, replace(after, version=before.version + 1))
 
     def rebuild_view(self, name: str) -> list[str]:
         """Make the view anew from its tables, and every other view with it; returns the names of all.

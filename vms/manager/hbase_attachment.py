@@ -11,6 +11,7 @@ everything that is written later comes through the stream.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,11 @@ from vms.store.base import Family
 from vms.store.hbase import HBaseStore
 from vms.store.hbase_address import HBaseAddress
 from vms.store.hbase_commands import Command
-from vms.store.hbase_follow import check_followable
+from vms.store.hbase_follow import check_followable, check_imageable
+from vms.store.java import plugin_jar
 from vms.stream.hbase_regions import Attachment, MetaRegion, RegionGuard, meta_range, read_meta
 
+_LOG = logging.getLogger("vms.manager")
 _NODE = "/attachment"
 #: Every View Manager may take entries, not half of them as is HBase's default.
 _PEER_SETTINGS = {"replication.source.ratio": "1.0"}
@@ -41,11 +44,13 @@ _MARKS_PER_SERVER = 4
 
 @dataclass(frozen=True)
 class Attached:
-    """One table. `families`: those whose scope was set for us; `created`: the HBase table was made by us."""
+    """One table. `families`: those whose scope was set for us; `created`: the HBase table was made by us; `images`:
+    it has the coprocessor that attaches before-images."""
 
     floors: Mapping[str, int]
     families: tuple[str, ...] = ()
     created: bool = False
+    images: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,13 @@ class AttachmentState:
     tables: Mapping[str, Attached] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        tables = {name: [dict(t.floors), list(t.families), t.created] for name, t in self.tables.items()}
+        tables = {name: [dict(t.floors), list(t.families), t.created, t.images] for name, t in self.tables.items()}
         return msgpack.packb({"peer": self.peer, "tables": tables})
 
     @staticmethod
     def from_bytes(data: bytes) -> AttachmentState:
         d: dict[str, Any] = msgpack.unpackb(data)
-        tables = {name: Attached(floors, tuple(fs), ours) for name, (floors, fs, ours) in d["tables"].items()}
+        tables = {name: Attached(floors, tuple(fs), *rest) for name, (floors, fs, *rest) in d["tables"].items()}
         return AttachmentState(d["peer"], tables)
 
 
@@ -91,6 +96,7 @@ def detach_commands(address: HBaseAddress, state: AttachmentState) -> list[Comma
         for name, table in state.tables.items()
         for family in table.families
     ]
+    changes += [commands.detach_images(name) for name, table in state.tables.items() if table.images]
     return [commands.remove_peer(state.peer or peer_name(address)), *changes, commands.drop_table(marks_table(address))]
 
 
@@ -188,6 +194,23 @@ class Attachments:
             self._change(lambda now, name=table.name, found=found: _with(now, name, found))  # type: ignore[misc]
         return [table.name for table in new]
 
+    def attach_images(self, table: BaseTable, jar: str | None) -> None:
+        """Load the coprocessor for an attached table. `jar`: where region servers find it; by default one is built."""
+        check_imageable(table, self._run(commands.describe_table(table.name)))
+        columns = [table.marker, *(table.qualifier(c.name) for c in table.value_columns)]
+        names = [column.partition(b":")[2] for column in columns]
+        path = jar or f"file://{plugin_jar(_LOG.info)}"
+        self._run(commands.attach_images(table.name, path, table.family, names))
+        self._change(lambda now: _with(now, table.name, replace(now.tables[table.name], images=True)))
+
+    def want_images(self, table: BaseTable, jar: str | None) -> None:
+        """The same, and let the View Managers go by the images as soon as they can."""
+        self.attach_images(table, jar)
+        coordination = ZooKeeperCoordination(self.session)
+        catalog = coordination.catalog()
+        if catalog.table(table.name).images is None:
+            coordination.change_catalog(catalog, catalog.with_images(table.name, -1))
+
     def renew(self, table: BaseTable) -> None:
         """Let the stream of an attached table begin anew, with the regions that it has now: it is scanned next."""
         if table.name not in self.state().tables:
@@ -263,11 +286,13 @@ class Attachments:
                 self.session.forget(_NODE)
 
     def _unscope(self, name: str, table: Attached) -> None:
-        for family in table.families:
-            try:
+        try:
+            for family in table.families:
                 self._run(commands.alter_family(name, family, {"REPLICATION_SCOPE": "0"}))
-            except TableMissing:
-                return
+            if table.images:
+                self._run(commands.detach_images(name))
+        except TableMissing:
+            return
 
     def _run(self, command: Command) -> Any:
         return self._store.admin.run(command)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import re
 import socket
@@ -39,8 +38,7 @@ from vms.store import hbase_commands as commands
 from vms.store.base import Family, Mutation
 from vms.store.hbase import HBaseStore
 from vms.store.hbase_address import HBaseAddress
-from vms.store.hbase_follow import check_followable, check_imageable
-from vms.store.java import plugin_jar
+from vms.store.hbase_follow import check_followable
 from vms.stream.encode import RowEncoder
 from vms.stream.hbase_marks import MarkBoard
 from vms.stream.hbase_regions import RegionGuard
@@ -50,8 +48,6 @@ from vms.stream.rereads import Rereads
 if TYPE_CHECKING:
     from vms.manager.everywhere import SharedBoard
     from vms.manager.runtime import Runtime
-
-_LOG = logging.getLogger("vms.manager")
 
 #: The name of a View Manager that nobody else can ask: of a process that opened the database for itself.
 SINGLE = "single"
@@ -66,6 +62,8 @@ class HBaseBackend:
     reach this process; by default the address of this machine that HBase's gateway is reached from. `name` tells
     it from other managers of the same HBase; without one it is the only one.
     """
+
+    has_images = True
 
     def __init__(
         self,
@@ -149,12 +147,7 @@ class HBaseBackend:
         return "" if created else "over HBase's table of that name, as it is"
 
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
-        settings = self.store.admin.run(commands.describe_table(table.name))
-        check_imageable(table, settings)
-        columns = [table.marker, *(table.qualifier(c.name) for c in table.value_columns)]
-        names = [column.partition(b":")[2] for column in columns]
-        path = jar or f"file://{plugin_jar(_LOG.info)}"
-        self.store.admin.run(commands.attach_images(table.name, path, table.family, names))
+        self.attachments.attach_images(table, jar)
 
     def renew(self, tables: Sequence[BaseTable]) -> None:
         for table in tables:
@@ -199,7 +192,7 @@ class HBaseBackend:
         resolved = Token(token.positions)
         everything = token.everything
         for name, keys in token.rows.items():
-            if name in tables and tables[name].images is not None:
+            if name in tables and tables[name].imaged:
                 everything = True  # such rows are not read again
             elif name in tables:
                 region, seq = self.source.ask(tables[name], sorted(keys))

@@ -55,7 +55,7 @@ class Intake:
                 self.acknowledge(self._delivery, 0)
                 continue
             gap = batch.gap
-            if gap is None and table.images is not None and not batch.has_images:
+            if gap is None and table.imaged and not batch.has_images:
                 gap = "a change came without the row before it; attach the table with --before-images again"
             if gap is not None:
                 self._gap(batch, gap)

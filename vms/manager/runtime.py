@@ -583,11 +583,13 @@ class Runtime:
 
     def _take_gap(self, batch: StreamBatch, reason: str) -> None:
         """A table changed in a way that its stream does not tell: readers of its views must be told."""
-        self._gaps.add(Gap(batch.table, self.record.generation, batch.region, batch.last, reason))
-        catalog = self._catalog()
+        catalog = self.coordination.catalog()
         plans = {name: self.programs.plan(catalog, name, view.sql).plan for name, view in catalog.views.items()}
         stopped = [name for name, plan in plans.items() if batch.table in plan.sources]
-        self.warn(f"table {batch.table}: {reason}; views to rebuild: {', '.join(stopped) or 'none'}")
+        if not stopped:
+            return  # who creates a view later reads the whole table
+        self._gaps.add(Gap(batch.table, self.record.generation, batch.region, batch.last, reason))
+        self.warn(f"table {batch.table}: {reason}; views to rebuild: {', '.join(stopped)}")
         self._publish()
         self._subscriptions.stop({view: view_stopped(view, self.readable.gaps[batch.table]) for view in stopped})
         id_ = min(self.members.ids, default="")

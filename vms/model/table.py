@@ -50,7 +50,8 @@ class BaseTable:
     hidden_key: bool = False
     rows_estimate: int | None = None
     #: The changes of the table carry the rows before and after them (docs/hbase-stream.md). The number is the
-    #: generation of the views in which nothing else of the table is needed any more; 0: in none yet.
+    #: generation of the views in which nothing else of the table is needed any more; 0: in none yet; -1: they
+    #: will, as soon as the stream has passed what came without.
     images: int | None = None
     by_name: dict[str, TableColumn] = field(init=False, repr=False, compare=False)
 
@@ -81,6 +82,11 @@ class BaseTable:
     def qualifier(self, column: str) -> bytes:
         """`family:qualifier` of a value column's cell."""
         return f"{self.family}:{column}".encode()
+
+    @property
+    def imaged(self) -> bool:
+        """Whether its changes are taken in by their images."""
+        return self.images is not None and self.images >= 0
 
     @property
     def marker(self) -> bytes:

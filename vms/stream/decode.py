@@ -114,7 +114,7 @@ class RowDecoder:
     @property
     def images(self) -> bool:
         """Whether the changes of the table are decoded from the images that they carry."""
-        return self._table.images is not None
+        return self._table.imaged
 
     def decode(self, mutations: Sequence[tuple[int, Mutation]]) -> tuple[pa.RecordBatch, list[DeadLetter]]:
         """Source rows in stream order, and what could not be decoded.
