@@ -24,6 +24,7 @@ from vms.manager.hbase_backend import HBaseBackend, default_folder
 from vms.manager.log import TransactionLog
 from vms.manager.runtime import Runtime
 from vms.manager.serving import Serving
+from vms.manager.settler import Settler
 from vms.ring.credentials import Credentials
 from vms.ring.links import Links, Server
 from vms.ring.membership import ManagerInfo, Membership
@@ -109,6 +110,8 @@ class Daemon:
         if metrics is not None:
             metrics.serve(serving)
             undo.callback(metrics.close)
+        settler = Settler(serving.settle)
+        undo.callback(settler.close)
         self.address = server.address
         self._say(f"View Manager {self.id} runs: links and control on {server.address}")
 

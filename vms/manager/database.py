@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +23,7 @@ from vms.manager.following import Following
 from vms.manager.gaps import Gap, view_stopped
 from vms.manager.remote import RemoteRuntime
 from vms.manager.runtime import Runtime
-from vms.manager.settler import Settler
+from vms.manager.settler import Settler, settle
 from vms.manager.watch import Watch
 from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
 from vms.model.changes import UNDECODABLE
@@ -118,7 +117,7 @@ class Database:
             backend.close()
             raise
         settles = backend.has_images and isinstance(self.runtime, Runtime)
-        self._settler = Settler(self) if settles else None
+        self._settler = Settler(self.settle_images) if settles else None
 
     @property
     def manager(self) -> Runtime:
@@ -195,17 +194,7 @@ class Database:
     def settle_images(self, stop: threading.Event | None = None) -> None:
         """Go by the images where changes carry them, and forget what else is held of the tables, as soon as that is
         possible: when the stream has passed what came without images, and what was read of the tables."""
-        while stop is None or not stop.is_set():
-            generation = self.runtime.readable.point.generation
-            waiting = [t for t in self.catalog.tables.values() if t.images not in (None, generation)]
-            if not waiting:
-                return
-            self.wait(self.latest())
-            before = after = self.catalog
-            for table in waiting:
-                if after.tables.get(table.name) == table:
-                    after = after.with_images(table.name, 0 if table.images == -1 else generation)
-            self.change_catalog(before, replace(after, version=before.version + 1))
+        settle(self._coordination, self.runtime, lambda: self.wait(self.latest()), stop)
 
     def rebuild_view(self, name: str) -> list[str]:
         """Make the view anew from its tables, and every other view with it; returns the names of all.

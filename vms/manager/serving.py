@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vms.errors import UserError
 from vms.manager.clustered import Clustered
-from vms.manager.control import Handler, unpack_token
+from vms.manager.control import Handler, pack_token, unpack_token
 from vms.manager.runtime import Runtime
+from vms.manager.settler import settle
+from vms.model.token import Token
 from vms.ring.links import Server
 
 if TYPE_CHECKING:
@@ -48,6 +51,12 @@ class Serving:
         # What HBase was told to forget is in a cut, of any manager, of an epoch that is issued by now.
         until = self._backend.coordination.latest_record().epoch if whole else 0
         return runtime.wait(lambda: runtime.covers(positions) and runtime.record.read.epoch >= until, seconds)
+
+    def settle(self, stop: threading.Event) -> None:
+        """Settle the tables with before-images, where this manager leads."""
+        everything = {"token": pack_token(Token(everything=True)), "seconds": _MOST_SECONDS}
+        if self._neighbours.leads():
+            settle(self._runtime.coordination, self._runtime, lambda: self._wait(everything), stop)
 
     def _trace(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
         epoch = question.get("epoch")
