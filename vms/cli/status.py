@@ -67,6 +67,8 @@ def write_status(found: Mapping[str, Any], out: TextIO) -> None:
     _write_shared([p for p in found["parts"] if len(p["views"]) > 1], out)
     for name in found["building"]:
         out.write(f"\nview {name} is being built by a bulk job; vms bulk resume {name} goes on where one was cut off\n")
+    for name, rows in found["scanning"].items():
+        out.write(f"\ntable {name} is being read for a new view: {rows} rows so far\n")
     told = [f"view {n} cannot be read: {v['failure']}" for n, v in views.items() if v["failing_rows"]]
     told += [f"view {n} is not right, rebuild it: {v['stopped']}" for n, v in views.items() if v["stopped"]]
     for text in [*found["warnings"], *told]:

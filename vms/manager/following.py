@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from vms.maintenance.record import ReadPoint
@@ -25,12 +26,13 @@ class Readable(NamedTuple):
 
 class Facts(NamedTuple):
     """For the status. `waiting`: entries that no view has seen; `managers`: what each says of itself, where they are
-    other processes."""
+    other processes; `scanning`: tables that are read whole now for new views, and how many rows of each so far."""
 
     waiting: int
     rebuilding: str | None
     warnings: Sequence[str]
     managers: Sequence[Mapping[str, Any]] = ()
+    scanning: Mapping[str, int] = MappingProxyType({})
 
 
 class Following(Protocol):

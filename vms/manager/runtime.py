@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from vms.errors import InternalError, StoreError, StoreUnavailable, VmsError
 from vms.maintenance.leader import Desired, Leader
@@ -120,6 +121,8 @@ class Runtime:
         #: What the operator should know, oldest first.
         self.warnings: list[str] = []
         self.traces = Traces()
+        #: Tables that are read whole now, because views over them are new, and how many rows of each so far.
+        self.scanning: dict[str, int] = {}
         self.memory: dict[str, int] = {}
         #: Tables that members here read whole in one epoch: read once for all of them.
         self._scans: dict[tuple[int, str], Scanned] = {}
@@ -199,7 +202,7 @@ class Runtime:
         self.look()
 
     def facts(self) -> Facts:
-        return Facts(self.source.lag().entries, self.rebuilding, list(self.warnings))
+        return Facts(self.source.lag().entries, self.rebuilding, list(self.warnings), scanning=dict(self.scanning))
 
     def followed_rows(self, table: str) -> int | None:
         held = [hosted.member.store.delta_views.get(table) for hosted in self.members]
@@ -525,7 +528,11 @@ class Runtime:
         if key not in self._scans:
             table = self._catalog().tables[effect.table]
             with self.traces.spent(effect.epoch, "scan"):
-                self._scans[key] = scan_table(self.store, table, effect, self._now_ms, self.dead.add)
+                try:
+                    progress = partial(self.scanning.__setitem__, table.name)
+                    self._scans[key] = scan_table(self.store, table, effect, self._now_ms, self.dead.add, progress)
+                finally:
+                    self.scanning.pop(table.name, None)
         return self._scans[key]
 
     def _load_view(self, effect: LoadView) -> Loaded:

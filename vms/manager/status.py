@@ -30,6 +30,7 @@ def status(db: Database) -> dict[str, Any]:
         "dead_letters": sum(letters.values()),
         "rebuilding": facts.rebuilding,
         "building": sorted(db.catalog.builds),
+        "scanning": dict(facts.scanning),
         "warnings": list(facts.warnings),
         "managers": list(facts.managers),
         "tables": {name: table_status(db, name, letters) for name in db.catalog.tables},

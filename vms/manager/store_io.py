@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +17,27 @@ from vms.model.rowkey import encode_keys
 from vms.model.table import BaseTable
 from vms.model.text import TextPool
 from vms.plan.plan import MaintenancePlan
-from vms.store.base import KVStore, SnapshotStore
+from vms.store.base import KVStore, Row, SnapshotStore
 from vms.stream.decode import TS, DeadLetter, read_rows
 from vms.viewtable.layout import ViewLayout
 
+#: Rows of a scan between two words about its progress.
+_PROGRESS_ROWS = 1_000
 #: Takes what could not be decoded.
 DeadLetters = Callable[[list[DeadLetter]], None]
 #: Tells a timestamp that nothing written so far exceeds.
 Now = Callable[[], int]
 
 
-def scan_table(store: SnapshotStore, table: BaseTable, effect: ScanTable, now: Now, dead: DeadLetters) -> Scanned:
-    """All rows of the table.
+def scan_table(
+    store: SnapshotStore,
+    table: BaseTable,
+    effect: ScanTable,
+    now: Now,
+    dead: DeadLetters,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> Scanned:
+    """All rows of the table; `progress` is told how many were read so far.
 
     Where the store tells no positions, a row may be ahead of the stream, and hides deletes. As its changes up to
     some moment are all there, the scan is a valid cut; and as nothing in it is newer than `now`, whatever the
@@ -36,7 +45,7 @@ def scan_table(store: SnapshotStore, table: BaseTable, effect: ScanTable, now: N
     """
     snapshot = store.snapshot(table.name)
     try:
-        rows, letters = read_rows(table, snapshot.scan())
+        rows, letters = read_rows(table, _counted(snapshot.scan(), progress))
         positions = dict(snapshot.positions)
     finally:
         snapshot.close()
@@ -51,6 +60,13 @@ def load_view(effect: LoadView) -> Loaded:
         if name != VIEW:
             state.setdefault(name, []).append(batch)
     return Loaded(effect.epoch, effect.view, state)
+
+
+def _counted(rows: Iterable[tuple[bytes, Row]], progress: Callable[[int], None]) -> Iterator[tuple[bytes, Row]]:
+    for number, row in enumerate(rows):
+        if number % _PROGRESS_ROWS == 0:
+            progress(number)
+        yield row
 
 
 def read_keys(
