@@ -51,15 +51,14 @@ WARM_UP_ROWS = 300
 class ViewFigures:
     """What the demo saw of one view.
 
-    `changed` counts its changed rows since `watched`, `epoch` is the last one that changed it. `freshness` holds
-    the newest measurements: seconds from the return of a write to the end of the first read that shows it.
+    `changed` counts its changed rows since `watched`. `freshness` holds the newest measurements: seconds from the
+    return of a write to the end of the first read that shows it.
     """
 
     name: str
     rows: int | None = None
     watched: float = 0.0
     changed: int = 0
-    epoch: int = 0
     freshness: deque[float] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
@@ -100,10 +99,10 @@ def run(folder: Path, screen: Screen, *, sf: float, seconds: float) -> bool:
     with vms.connect(f"embedded:{folder}") as db:
         _declare(db, rows)
         early = [name for name in names if name != late]
-        with screen.working(f"creating views {', '.join(early)} over empty tables"):
+        with screen.working(f"creating {len(early)} views over empty tables"):
             for name in early:
                 _create_view(db, name)
-        with screen.working(f"loading {stream.loaded:,} rows of {', '.join(rows)}"):
+        with screen.working(f"loading {stream.loaded:,} rows of {len(rows)} tables"):
             for step in stream.batches(LOAD_STEP, 0, stream.loaded):
                 _write(db, step)
             db.wait(db.session)
@@ -254,8 +253,8 @@ class LiveStream:
         figures = self.figures[name]
         figures.watched = time.monotonic()
         while not self._stop.is_set():
-            for epoch, rows in self.db.view(name).watch(timeout=0.5):
-                figures.epoch, figures.changed = epoch, figures.changed + rows.num_rows
+            for _, rows in self.db.view(name).watch(timeout=0.5):
+                figures.changed += rows.num_rows
                 if self._stop.is_set():
                     return
 

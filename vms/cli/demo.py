@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two progress lines where there is no terminal.
 _LINE_EVERY = 5.0
+#: Lines of the screen that are no views: the headline, a table's head, and what was said before. A table that does
+#: not fit is shown in two halves side by side.
+_LINES_AROUND = 6
 
 
 @click.command()
@@ -47,7 +50,7 @@ _LINE_EVERY = 5.0
     help="Make the database in this new folder and leave it there.",
 )
 def demo(seconds: float, sf: float, keep: Path | None) -> None:
-    """Views kept fresh under a live change stream, then compared with DuckDB.
+    """The 22 views of TPC-H kept fresh under a live change stream, then compared with DuckDB.
 
     Loads TPC-H tables, writes inserts, updates, partial updates, deletes and re-inserts, creates one view
     over existing rows meanwhile, and compares every view with DuckDB's answer at the end. Ends with exit
@@ -95,7 +98,10 @@ class _Lines:
     def show(self, stream: LiveStream) -> None:
         if stream.seconds >= self._next:
             self._next += _LINE_EVERY
-            self.say("; ".join([_headline(stream), *map(_line, stream.figures.values())]))
+            rows = ", ".join(
+                f"{f.name} {'-' if f.rows is None else format(f.rows, ',')}" for f in stream.figures.values()
+            )
+            self.say(f"{_headline(stream)}; rows: {rows}")
 
 
 class _Terminal:
@@ -128,32 +134,33 @@ class _Terminal:
 
     def show(self, stream: LiveStream) -> None:
         assert self._live is not None
-        self._live.update(Group(Text(_headline(stream), style="bold"), _table(stream)), refresh=True)
+        figures = list(stream.figures.values())
+        fits = len(figures) + _LINES_AROUND <= self._console.height
+        half = len(figures) if fits else (len(figures) + 1) // 2
+        tables = Table.grid(padding=(0, 4))
+        tables.add_row(*(_table(figures[i : i + half]) for i in range(0, len(figures), half)))
+        self._live.update(Group(Text(_headline(stream), style="bold"), tables), refresh=True)
 
 
-def _table(stream: LiveStream) -> Table:
+def _table(figures: Sequence[ViewFigures]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("view")
-    for title in ("rows", "changed rows/s", "freshness", "epoch"):
+    for title in ("rows", "changes/s", "freshness"):
         table.add_column(title, justify="right", min_width=len(title))
-    for f in stream.figures.values():
+    for f in figures:
         if f.rows is None:
-            table.add_row(f.name, "-", "-", "-", "-", style="dim")
+            table.add_row(f.name, "-", "-", "-", style="dim")
         else:
-            rate = f"{f.changed_per_second:,.0f}"
-            table.add_row(f.name, f"{f.rows:,}", rate, _ms(f.median_freshness), str(f.epoch))
+            table.add_row(f.name, f"{f.rows:,}", f"{f.changed_per_second:,.0f}", _ms(f.median_freshness))
     return table
 
 
-def _line(f: ViewFigures) -> str:
-    if f.rows is None:
-        return f"{f.name}: not there yet"
-    return f"{f.name}: rows {f.rows:,}, fresh in {_ms(f.median_freshness)}"
-
-
 def _headline(stream: LiveStream) -> str:
+    """How fast rows are written, and how soon a read of the fastest and of the slowest view shows them."""
     rate = stream.written / max(stream.seconds, 0.001)
-    return f"{stream.seconds:4.0f} s  {stream.written:,} changes written, {rate:,.0f}/s"
+    fresh = sorted(f.median_freshness for f in stream.figures.values() if f.median_freshness is not None)
+    shown = f"; shown after {_ms(fresh[0])} to {_ms(fresh[-1])}" if fresh else ""
+    return f"{stream.seconds:4.0f} s  {stream.written:,} changes written, {rate:,.0f}/s{shown}"
 
 
 def _ms(seconds: float | None) -> str:
