@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from plan_tables import TABLES
 
+import vms
 from vms.errors import SqlError
 from vms.plan.frontend import plan_view
 from vms.plan.regex import to_re2
@@ -32,6 +35,16 @@ def test_other_functions_and_errors_are_told_as_they_were() -> None:
         plan_view("v", "SELECT mod(k, 2), foo(k) AS f FROM t", TABLES)
     with pytest.raises(SqlError, match="line 1, column 23"):
         plan_view("v", "SELECT mod(k, 2) AS m FRO t", TABLES)
+
+
+def test_they_are_known_in_every_statement(tmp_path: Path) -> None:
+    with vms.connect(f"embedded:{tmp_path}/data") as db:
+        db.sql("CREATE TABLE n (k BIGINT PRIMARY KEY, i BIGINT)")
+        db.sql("INSERT INTO n SELECT 7, mod(-7, 4)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT k, mod(k, 4) AS m, sign(i) AS s FROM n")
+        db.sql("UPDATE n SET i = mod(i, 2) WHERE sign(i) = -1")
+        table = db.sql("SELECT m, s, ceiling(k / 2.0) AS c, i FROM v JOIN n USING (k)")
+        assert table.to_pylist() == [{"m": 3, "s": -1.0, "c": 4, "i": -1}]
 
 
 def found(pattern: str, text: str) -> bool:
