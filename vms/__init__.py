@@ -55,11 +55,13 @@ that follows is a pure function of the state and the cuts. Only now is the sourc
 **The operations.** The DeltaView knows the old row, so the partial put becomes -(3, 'FR') +(3, 'DE'). Each
 operation turns changes into changes: the join finds the orders of customer 3 and emits them with both signs,
 the aggregation emits the old and the new row of the two groups, and only those. Between two operations that
-need different keys, rows travel to the owner of theirs.
+need different keys, rows travel to the owner of theirs. A table whose changes carry before-images has no
+DeltaView: HBase tells the old row.
 
     vms/maintenance/virtual_store.py     VirtualStore
     vms/maintenance/epoch_run.py         EpochRun.apply_cut, EpochRun.advance, EpochRun.receive
     vms/maintenance/operations/delta_view.py        DeltaView.step
+    vms/maintenance/operations/row_images.py        RowImages.step
     vms/maintenance/operations/selection.py         SelectionOperation.step
     vms/maintenance/operations/projection.py        ProjectionOperation.step
     vms/maintenance/operations/join.py              JoinOperation.step

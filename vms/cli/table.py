@@ -184,6 +184,7 @@ def _write(found: dict[str, Any]) -> None:
             "encoding": f"{found['encoding']}, in column family {found['family']}",
             "views": ", ".join(found["views"]) or "none reads it",
             "memory": describe_size(found["memory_bytes"]),
+            **({"before-images": found["images"]} if found["images"] else {}),
             "dead letters": found["dead_letters"] or "none",
         },
         sys.stdout,
