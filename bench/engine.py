@@ -12,6 +12,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -88,10 +90,11 @@ def _cell(
     parts = Breakdown(engine, plan) if breakdown else None
     step = engine.step if parts is None else parts.step
     start = len(stream) // 2 if batch < _WARM_BELOW else 0
-    stop, cpu, wall = _drive(step, changes, batch, start, len(stream), seconds)
-    tuples, results, limit_cpu = stop - start, {"engine": engine.contents(name)}, None
+    stop, cpu, wall, step_s = _drive(step, changes, batch, start, len(stream), seconds)
+    tuples, results = stop - start, {"engine": engine.contents(name)}
+    limit_cpu = limit_step_s = None
     if limit is not None:
-        _, limit_cpu, _ = _drive(limit.step, changes, batch, start, stop)
+        _, limit_cpu, _, limit_step_s = _drive(limit.step, changes, batch, start, stop)
         results["limit"] = limit.result()
     difference = _difference(name, stream.final_tables(stop), results)
     cell = {
@@ -103,6 +106,8 @@ def _cell(
         "tuples_per_cpu_s": round(tuples / cpu),
         "limit_tuples_per_cpu_s": limit_cpu and round(tuples / limit_cpu),
         "ratio": limit_cpu and round(limit_cpu / cpu, 4),
+        "step_us": round(1e6 * step_s, 1),
+        "limit_step_us": limit_step_s and round(1e6 * limit_step_s, 1),
         "state_mb": round(engine.memory_bytes() / 1e6, 3),
         "exact": difference is None,
     }
@@ -130,23 +135,30 @@ def _warm_up(name: str, plan: MaintenancePlan, stream: ChangeStream) -> None:
 
 def _drive(
     step: Step, changes: EncodedStream, batch: int, start: int, stop: int, seconds: float = float("inf")
-) -> tuple[int, float, float]:
-    """Fill up to `start` untimed, then feed until `stop` or the time is up: (where it ended, CPU, wall)."""
+) -> tuple[int, float, float, float]:
+    """Fill up to `start` untimed, then feed until `stop` or the time is up.
+
+    Returns where it ended, CPU time, wall time, and the median CPU time of a step.
+    """
     for warm in changes.batches(_WARM_BATCH, 0, start):
         step(warm)
     chunk = batch * max(1, min(_CHUNK_BATCHES, _CHUNK // batch))
     cpu = wall = 0.0
+    steps: list[float] = []
     while start < stop and wall < seconds:
         end = min(start + chunk, stop)
         ready = list(changes.batches(batch, start, end))
         gc.collect()
         wall_before, cpu_before = time.perf_counter(), time.process_time()
+        ends = [cpu_before]
         for one in ready:
             step(one)
-        cpu += time.process_time() - cpu_before
+            ends.append(time.process_time())
+        cpu += ends[-1] - cpu_before
         wall += time.perf_counter() - wall_before
+        steps += [after - before for before, after in pairwise(ends)]
         start = end
-    return start, cpu, wall
+    return start, cpu, wall, median(steps)
 
 
 def _difference(name: str, tables: Mapping[str, pa.Table], results: Mapping[str, pa.Table]) -> str | None:
