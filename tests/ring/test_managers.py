@@ -7,9 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from managers import Managers
 
 from vms.ring.session import Session
+from vms.store.base import Family
+from vms.testing.managers import Managers
 
 Make = Callable[..., Managers]
 
@@ -50,6 +51,20 @@ def test_three_managers_keep_views_exact(managers: Make) -> None:
     all_.check()
     sent = {name: sum(p.sent for p in r.neighbours.links.peers.values()) for name, r in all_.running.items()}
     assert all(sent.values()), "nothing went over the links"
+
+
+def test_a_table_of_somebody_else_that_looks_like_a_view_table_is_left_alone(managers: Make) -> None:
+    all_ = managers()
+    theirs = ["by_shop.1.1", "reports.1.1", "whole.99999.0"]
+    for table in theirs:
+        all_.store.create_table(table, {"d": Family()})
+    all_.start("a")
+    all_.write(some(Random(5), 50))
+    all_.check()
+    before = all_.coordination.catalog()
+    all_.coordination.change_catalog(before, before.without_view("pairs", []))
+    all_.wait(lambda: not [t for t in all_.store.tables() if t.startswith("pairs.")])
+    assert set(theirs) <= set(all_.store.tables())
 
 
 def test_a_member_of_a_dead_manager_goes_on_at_another_that_reaches_its_log(managers: Make) -> None:

@@ -169,6 +169,38 @@ def decode(rows: int, repeats: int, as_json: bool) -> None:
     write_table(pa.Table.from_pylist(shown), sys.stdout)
 
 
+@click.option("--changes", type=click.IntRange(min=1), default=100_000, show_default=True, help="Rows written.")
+@click.option(
+    "--members", type=_ListOf("whole numbers", int), default="1,2,4", show_default=True, metavar="COUNTS",
+    help="How many members; several counts between commas.",
+)  # fmt: skip
+@click.option("--seed", default=_DEFAULT_SEED, show_default=True, help="Of the rows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as soon as it is known.")
+def ring(changes: int, members: list[int], seed: int, as_json: bool) -> None:
+    """What several managers cost: the log, the exchange between members, and a crash.
+
+    Managers in one process, with a real ZooKeeper (Java 17 is needed) and gRPC over the loopback between them, over one
+    embedded store. `cpu_s_per_million`: processor seconds of all managers and the store for a million changes.
+
+    \b
+    Examples:
+      vms bench ring
+      vms bench ring --changes 1000000 --members 1,2,4 --json
+    """
+    from bench.ring import measure
+    from vms.cli.output import write_records
+
+    found = []
+    for result in measure(changes, members, seed):
+        if as_json:
+            click.echo(json.dumps(result))
+        found.append(result)
+    if not as_json:
+        write_records([r for r in found if r["bench"] == "ring"], "nothing", sys.stdout)
+        for recovery in (r for r in found if r["bench"] == "recovery"):
+            click.echo(f"\na manager died: the next commit after {recovery['recovery_s']} s")
+
+
 def _as_table(cells: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
 

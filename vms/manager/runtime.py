@@ -666,6 +666,16 @@ class Runtime:
             if view.table(record.generation) not in existing:
                 self.store.create_table(view.table(record.generation), FAMILIES)
 
+    def _made_here(self, table: str) -> bool:
+        """Whether it is a view table of this VMS: the store may hold tables of others whose names look like one."""
+        view, created, _ = table.rsplit(".", 2)
+        try:
+            catalog = self.coordination.catalog(int(created))
+        except InternalError:
+            return False
+        found = catalog.views.get(view) or catalog.builds.get(view)
+        return found is not None and found.created == int(created)
+
     def _drop_dead_tables(self) -> None:
         """Tables of dropped views and abandoned generations: nobody reads them after this commit."""
         read = self.record.read
@@ -673,7 +683,8 @@ class Runtime:
             return
         if self.neighbours.leads():
             for name in self.coordination.catalog(read.catalog).outlived(self.store.tables(), read.generation):
-                self.store.drop_table(name)
+                if self._made_here(name):
+                    self.store.drop_table(name)
         if self._log is not None:
             for id_ in self.members.ids:
                 self._log.remove_generations_before(id_, read.generation)

@@ -38,8 +38,17 @@ VIEWS = {
 class Managers:
     """The store, and managers by name. All share one change stream: each takes what no other has under way."""
 
-    def __init__(self, folder: Path, session: Callable[..., Session], *, log: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        session: Callable[..., Session],
+        *,
+        log: bool = True,
+        fsync: bool = False,
+        interval: float = 0.02,
+    ) -> None:
         self.folder, self._session, self._log = folder, session, log
+        self._fsync, self._interval = fsync, interval
         self.store = EmbeddedStore(folder / "store")
         self.clock = Clock(0, lambda t: None)
         self.source = EmbeddedSource(self.store)
@@ -62,7 +71,7 @@ class Managers:
         secret = membership.secret()
         server = Server("127.0.0.1:0", secret)
         server.start()
-        log = TransactionLog(self.folder / folder, fsync=False) if self._log else None
+        log = TransactionLog(self.folder / folder, fsync=self._fsync) if self._log else None
         info = ManagerInfo(name, server.address, log=log.identity if log else "", room=room)
         coordination = ZooKeeperCoordination(session)
         neighbours = Clustered(coordination, membership, server, Links(secret), info, rehost_timeout=rehost_timeout)
@@ -72,7 +81,7 @@ class Managers:
             coordination,
             log,
             neighbours=neighbours,
-            epoch_interval=0.02,
+            epoch_interval=self._interval,
             now_ms=self.clock.now,
         )
         runtime.start()
