@@ -169,6 +169,7 @@ def decode(rows: int, repeats: int, as_json: bool) -> None:
     write_table(pa.Table.from_pylist(shown), sys.stdout)
 
 
+@bench.command()
 @click.option("--changes", type=click.IntRange(min=1), default=100_000, show_default=True, help="Rows written.")
 @click.option(
     "--members", type=_ListOf("whole numbers", int), default="1,2,4", show_default=True, metavar="COUNTS",
