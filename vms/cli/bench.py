@@ -131,8 +131,9 @@ def hbase(settings: Settings, rate: int, seconds: float, rows: int) -> None:
 
     \b
     Examples:
-      vms --store hbase:localhost:9090 bench hbase
-      vms --store hbase:localhost:9090 bench hbase --rate 1000 --rows 1000000
+      export VMS_STORE=hbase:localhost:9090
+      vms bench hbase
+      vms bench hbase --rate 1000 --rows 1000000
     """
     from bench.hbase import run
 
