@@ -12,12 +12,13 @@ What Thrift 1 lacks, and what is done about it:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from vms.errors import InvalidValue, StoreError, StoreUnavailable, TableMissing
+from vms.errors import AlreadyExists, InvalidValue, StoreError, StoreUnavailable, TableMissing
 from vms.store import hbase_commands as commands
 from vms.store.base import DELETE_ROW, DELETE_VERSION, PUT, Cell, Family, Mutation, Region, Row, Version
 from vms.store.hbase_address import HBaseAddress
@@ -220,8 +221,9 @@ class HBaseStore:
         try:
             found = self.get(META_TABLE, key.encode(), columns=[_META_COLUMN])
         except TableMissing:
-            self.create_table(META_TABLE, {"m": Family()})
-            found = None
+            with contextlib.suppress(AlreadyExists):  # another manager that starts now was faster
+                self.create_table(META_TABLE, {"m": Family()})
+            return None
         return found[_META_COLUMN].value if found else None
 
     def _meta_replace(self, key: str, raw: bytes | None, value: bytes | None) -> bool:
