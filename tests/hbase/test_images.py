@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from databases import check, opened, vms_of_its_own
+from processes import Managers, ring
 from random_rows import FAMILY, OTHER, SPLIT, RandomRows, declared
 from test_row_semantics import at_once, scanned
 from wal_stream import Stream, attached
 
+import vms
 from vms.cli.main import cli
 from vms.devcluster.cluster import DevCluster
 from vms.errors import InvalidValue, StoreError
@@ -23,6 +25,8 @@ from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.operations.row_images import RowImages, settling
 from vms.maintenance.source_rows import row_changes
 from vms.manager.database import Database
+from vms.manager.ddl import parse_create_table
+from vms.manager.hbase_backend import HBaseBackend
 from vms.model.arrow import from_column
 from vms.model.changes import Changes, RowChanges
 from vms.model.table import BaseTable
@@ -185,3 +189,26 @@ def test_views_over_a_table_with_images(
 def _held(db: Database, name: str) -> tuple:
     found = db.status()["tables"][name]
     return found["images"], found["memory_bytes"]
+
+
+def test_managers_settle_a_table_by_themselves(up: DevCluster, name: str, tmp_path: Path) -> None:
+    """Two processes; the client only says what it wants."""
+    managers = Managers(up, f"/{name}", tmp_path)
+    try:
+        with vms.connect(f"{up.address}&root=/{name}") as db:
+            assert isinstance(db.backend, HBaseBackend)
+            managers.start("m1")
+            managers.start("m2")
+            managers.wait(lambda: len(ring(db)) == 2, "a ring of two")
+            db.create_table(parse_create_table(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, price BIGINT)"))
+            db.backend.attachments.attach([db.catalog.table(name)])
+            db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT price, count(*) AS n FROM {name} GROUP BY price")
+            db.sql(f"INSERT INTO {name} VALUES (1, 1), (2, 1), (3, 2)")
+            db.backend.attachments.want_images(db.catalog.table(name), None)
+            managers.wait(lambda: db.status()["tables"][name]["images"] == "settled", "settled")
+            db.sql(f"UPDATE {name} SET price = 2 WHERE id = 1; DELETE FROM {name} WHERE id = 2")
+            db.sql(f"INSERT INTO {name} VALUES (4, 5)")
+            check(db, "v")
+            db.backend.attachments.detach()
+    finally:
+        managers.stop()
