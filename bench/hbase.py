@@ -127,10 +127,10 @@ def _sustained(db: Database, helper: HBaseStore, address: HBaseAddress, name: st
     db.create_view(f"{name}_sums", f"SELECT g, count(*) AS n, sum(c0) AS total FROM {followed.name} GROUP BY g")
     _load(address, alone, CALL_ROWS)  # warm
     by_itself = _load(address, alone, rows)
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     beside = _load(address, followed, rows)
     db.wait(db.latest())
-    whole = time.perf_counter() - begin
+    whole, cpu = time.perf_counter() - begin, time.process_time() - cpu
     n = sum(db.view(f"{name}_sums").read().column("n").to_pylist())
     if n != rows:
         raise AssertionError(f"the view counts {n} rows of {rows}")
@@ -140,6 +140,7 @@ def _sustained(db: Database, helper: HBaseStore, address: HBaseAddress, name: st
         "hbase_alone_rows_per_s": round(rows / by_itself),
         "hbase_followed_rows_per_s": round(rows / beside),
         "pipeline_rows_per_s": round(rows / whole),
+        "manager_cpu_us_per_row": round(1e6 * cpu / rows, 1),
     }
 
 
