@@ -142,7 +142,7 @@ def test_tokens_do_not_wait_for_the_stream(db: Database, hbase: HBaseStore, addr
         db.delete(name, pa.table({"id": [2]}))
         assert db.view(view).read("critical").num_rows == 1
         with pytest.raises(StoreUnavailable, match="did not deliver everything"):
-            db.backend._latest.wait(2)  # type: ignore[attr-defined]
+            db.backend.latest_of.wait(2)  # type: ignore[attr-defined]
         check(db, view, "any")
     finally:
         hbase.admin.run(commands.enable_peer(peer, on=True))
