@@ -58,27 +58,31 @@ class EmbeddedReader:
     range_rows: int = 500_000
 
     def ranges(self, table: BaseTable) -> list[KeyRange]:
-        bounds = [b"", *self._store().every(table.name, self.range_rows), b""]
-        return [KeyRange(table.name, start, stop) for start, stop in pairwise(bounds)]
+        return self.cut_up(table.name)
+
+    def cut_up(self, table: str) -> list[KeyRange]:
+        """Ranges of any table of the store."""
+        bounds = [b"", *self.store().every(table, self.range_rows), b""]
+        return [KeyRange(table, start, stop) for start, stop in pairwise(bounds)]
 
     def positions(self, table: str) -> dict[str, int]:
         """The last sequence id of each region that is in it."""
-        snapshot = self._store().snapshot(table)
+        snapshot = self.store().snapshot(table)
         found = dict(snapshot.positions)
         snapshot.close()
         return found
 
     def cuts(self, table: BaseTable) -> tuple[tuple[bytes, int], ...]:
         positions = self.positions(table.name)
-        return tuple((region.start, positions[region.id]) for region in self._store().regions(table.name))
+        return tuple((region.start, positions[region.id]) for region in self.store().regions(table.name))
 
     def read(self, table: BaseTable, wanted: KeyRange) -> Iterator[tuple[pa.RecordBatch, list[DeadLetter]]]:
         decoder = RowDecoder(table)
-        rows = self._store().scan(table.name, wanted.start, wanted.stop)
+        rows = self.store().scan(table.name, wanted.start, wanted.stop)
         while found := list(islice(rows, BATCH_ROWS)):
             yield decoder.read(found)
 
-    def _store(self) -> EmbeddedStore:
+    def store(self) -> EmbeddedStore:
         """Open once in each process."""
         if self.folder not in _OPEN:
             _OPEN[self.folder] = EmbeddedStore(Path(self.folder), read_only=True)

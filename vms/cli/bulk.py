@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-def _spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option("--master", metavar="URL", help="The Spark master.  [default: spark-submit's, or local[*]]"),
@@ -61,7 +61,7 @@ def bulk() -> None:
 @click.option("--parts", type=click.IntRange(1, 1024), default=8, show_default=True, help="Tasks of each later stage.")
 @click.option("--range-rows", type=click.IntRange(1), default=500_000, show_default=True, help="Rows read by one task.")
 @click.option("--wave", type=click.IntRange(1), default=8, show_default=True, help="Tasks that read at a time.")
-@_spark_options
+@spark_options
 @click.pass_obj
 def build(
     settings: Settings,
@@ -87,7 +87,7 @@ def build(
     """
     if (select is None) == (file is None):
         raise click.UsageError("give the SELECT as an argument, or a file with --file")
-    spark_conf = _checked(conf)
+    spark_conf = checked_conf(conf)
 
     from vms.bulk.build import Build, Sizes
     from vms.cli.view import declared_name, select_of
@@ -101,7 +101,7 @@ def build(
 
 @bulk.command()
 @click.argument("name")
-@_spark_options
+@spark_options
 @click.pass_obj
 def resume(settings: Settings, name: str, master: str | None, conf: tuple[str, ...], as_json: bool) -> None:
     """Go on with a build that was cut off.
@@ -110,7 +110,7 @@ def resume(settings: Settings, name: str, master: str | None, conf: tuple[str, .
     Examples:
       vms bulk resume totals
     """
-    spark_conf = _checked(conf)
+    spark_conf = checked_conf(conf)
 
     from vms.bulk.build import Build
 
@@ -133,7 +133,7 @@ def list_(settings: Settings, as_json: bool) -> None:
     click.echo(json.dumps(found) if as_json else "\n".join(found) or "no view is being built")
 
 
-def _checked(conf: tuple[str, ...]) -> dict[str, str]:
+def checked_conf(conf: tuple[str, ...]) -> dict[str, str]:
     """Settings of Spark; refused before anything begins where Spark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         raise UserError("Spark is not installed in this Python: pip install 'vms[bulk]'")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from vms.cli.audit import audit
 from vms.cli.bench import bench
 from vms.cli.bulk import bulk
 from vms.cli.demo import demo
@@ -161,7 +162,7 @@ def cli(settings: Settings, store: str, debug: bool) -> None:
     settings.store, settings.debug = store, debug
 
 
-for _command in (sql, table, view, load, bulk, explain, status, trace, manager, certs, bench, demo, hbase):
+for _command in (sql, table, view, load, bulk, audit, explain, status, trace, manager, certs, bench, demo, hbase):
     cli.add_command(_command)
 
 

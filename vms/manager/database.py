@@ -21,6 +21,7 @@ from vms.maintenance.record import ReadPoint
 from vms.manager.backend import Backend, EmbeddedBackend
 from vms.manager.following import Following
 from vms.manager.gaps import Gap, view_stopped
+from vms.manager.gate import Gate
 from vms.manager.remote import RemoteRuntime
 from vms.manager.runtime import Runtime
 from vms.manager.settler import Settler, settle
@@ -94,6 +95,8 @@ class Database:
         """`remote`: the View Managers are other processes; without it, one is in this process."""
         self.backend, self.store, self.clock = backend, backend.store, backend.clock
         self._coordination = backend.coordination
+        #: Every write of this object passes here.
+        self.writes = Gate()
         self._session = Token()
         self._closed = False
         try:
@@ -275,7 +278,8 @@ class Database:
         return first + 2 * np.arange(rows.num_rows, dtype=np.int64)
 
     def _write(self, table: str, mutations: list) -> Token:
-        token = self.backend.token(table, mutations, self.store.mutate(table, mutations))
+        with self.writes.passing():
+            token = self.backend.token(table, mutations, self.store.mutate(table, mutations))
         self._session = self._session | token
         return token
 

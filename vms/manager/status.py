@@ -66,6 +66,7 @@ def view_status(db: Database, name: str, used: Mapping[str, list[str]] | None = 
         "views": list(plan.views),
         "read_by": db.readers(name),
         "failing_rows": failing,
+        "verified": db.catalog.view(name).verified,
         "failure": failure,
         "stopped": None if gap is None else f"table {gap.table}: {gap.reason}",
         "memory_bytes": memory,

@@ -65,7 +65,8 @@ class BulkLoad:
 class ViewDefinition:
     """A registered view. `created` is the catalog version that brought it: no other view ever has the same.
 
-    `load`: what a bulk job left for it; None: it began with a scan of its tables.
+    `load`: what a bulk job left for it; None: it began with a scan of its tables. `verified`: the last epoch at which
+    an audit found it to be right; 0: none was made.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ViewDefinition:
     created: int
     form: ViewForm = USUAL_FORM
     load: BulkLoad | None = field(default=None, compare=False)
+    verified: int = field(default=0, compare=False)
 
     def table(self, generation: int) -> str:
         """The name of its view table in one generation; never used again after the view is dropped."""
@@ -148,6 +150,11 @@ class Catalog:
         left = {n: v for n, v in self.builds.items() if n != name}
         return replace(self, version=self.version + 1, views={**self.views, name: view}, builds=left)
 
+    def with_verified(self, name: str, epoch: int) -> Catalog:
+        """An audit found the view to be right as of this epoch."""
+        view = replace(self.view(name), verified=epoch)
+        return replace(self, version=self.version + 1, views={**self.views, name: view})
+
     def without_view(self, name: str, readers: Sequence[str] = ()) -> Catalog:
         """`readers`: as in `without_table`."""
         if name in self.builds:
@@ -194,7 +201,7 @@ class Catalog:
 
 def _view_to_list(view: ViewDefinition) -> list[Any]:
     load = None if view.load is None else view.load.to_dict()
-    return [view.name, view.sql, view.created, view.form.layout.value, view.form.encoding.value, load]
+    return [view.name, view.sql, view.created, view.form.layout.value, view.form.encoding.value, load, view.verified]
 
 
 def _view_from_list(
@@ -204,10 +211,11 @@ def _view_from_list(
     layout: str = "columns",
     encoding: str = "bytes",
     load: dict[str, Any] | None = None,
+    verified: int = 0,
 ) -> ViewDefinition:
     """Version 0.1 kept no form: it wrote columns in the encoding of HBase's Bytes."""
     form = ViewForm(Layout(layout), Encoding(encoding))
-    return ViewDefinition(name, sql, created, form, None if load is None else BulkLoad.from_dict(load))
+    return ViewDefinition(name, sql, created, form, None if load is None else BulkLoad.from_dict(load), verified)
 
 
 def _refuse_readers(what: str, readers: Sequence[str]) -> None:
