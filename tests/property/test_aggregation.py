@@ -78,7 +78,8 @@ class Pipeline:
         return self.operation.step([self.local.step([changes_of(rows, self.pool)])])
 
     def rows(self, changes: Changes) -> Counter:
-        """Row -> weight; fails where a row is emitted twice or a weight is zero."""
+        """Row -> weight; fails where a row is emitted twice, a weight is zero or the code of a NULL is not."""
+        assert not any(c.codes[~c.valid].any() for c in changes.columns if c.valid is not None)
         columns = [from_column(f.type, c, self.pool).to_pylist() for f, c in zip(self.fields, changes.columns)]
         rows = [tuple(map(repr, row)) for row in zip(*columns)]
         assert len(set(rows)) == len(rows) and changes.weights.all()

@@ -23,6 +23,7 @@ VIEWS = [
     "SELECT var_pop(d) AS a, stddev_samp(d) FILTER (WHERE i > 0) AS b, var_pop(DISTINCT i) AS c FROM t",
     "SELECT s, var_samp(x) AS a, avg(x) AS b FROM u WHERE x < 100000 AND x > -100000 GROUP BY s",
     "SELECT s, bool_and(bo) AS a, bool_or(bo) AS b, bool_or(i > 1) FILTER (WHERE b > 0) AS c FROM t GROUP BY s",
+    "SELECT i, a, sum(n) OVER () AS z FROM (SELECT i, bool_and(bo) AS a, sum(b) AS n FROM t GROUP BY i) AS q",
     "SELECT bool_and(DISTINCT bo) AS a, bool_or(bo) AS b FROM t",
     "SELECT s, i, count(*) AS n, grouping(s) AS g, grouping(s, i) AS h FROM t GROUP BY ROLLUP (s, i)",
     "SELECT s, bo, sum(d) AS n, count(DISTINCT b) AS m FROM t GROUP BY CUBE (s, bo)",

@@ -218,7 +218,8 @@ class AggregationOperation:
         assert needs.sum is not None
         low, high = sums[needs.sum]
         if call.function in TRUTHS:
-            return Column((low == counts if call.function == "bool_and" else low > 0).astype(np.int64), valid)
+            true = (low == counts) & present if call.function == "bool_and" else low > 0
+            return Column(true.astype(np.int64), valid)
         if call.function == "avg" and call.type.kind is Kind.DOUBLE:
             return Column(average_double(low, high, counts), valid)
         if call.function == "avg":
