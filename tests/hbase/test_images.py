@@ -156,9 +156,8 @@ def test_views_over_a_table_with_images(
     changes = RandomRows(up, hbase, name, Random(5))
     with opened(address, tmp_path / "own") as db:
         db.create_table(declared(name))
-        db.sql(
-            f"CREATE MATERIALIZED VIEW v AS SELECT b, count(*) AS rows, sum(n) AS n, max(s) AS s FROM {name} GROUP BY b"
-        )
+        sums = "count(*) AS rows, sum(n) AS n, max(s) AS s"
+        db.sql(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT b, {sums} FROM {name} GROUP BY b")
         for _ in range(20):
             changes.change()
         told = CliRunner().invoke(cli, ["--store", str(address), "hbase", "attach", "--before-images", name])
@@ -168,20 +167,20 @@ def test_views_over_a_table_with_images(
         for _ in range(3):
             for _ in range(8):
                 changes.change()
-            check(db, "v")
+            check(db, f"{name}_v")
         assert _held(db, name) == ("settled", 0)
-        db.sql(f"CREATE MATERIALIZED VIEW w AS SELECT k, n FROM {name} WHERE n > 0")
-        check(db, "w")
+        db.sql(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT k, n FROM {name} WHERE n > 0")
+        check(db, f"{name}_w")
         while _held(db, name) != ("settled", 0):
             changes.change()
-            check(db, "w")  # the manager settles it by itself
-        check(db, "v")
-        check(db, "w")
+            check(db, f"{name}_w")  # the manager settles it by itself
+        check(db, f"{name}_v")
+        check(db, f"{name}_w")
         assert _held(db, name) == ("settled", 0)
     with opened(address, tmp_path / "own") as db:
         changes.change()
-        check(db, "v")
-        check(db, "w")
+        check(db, f"{name}_v")
+        check(db, f"{name}_w")
         assert _held(db, name) == ("settled", 0)
     changes.close()
 
@@ -202,13 +201,13 @@ def test_managers_settle_a_table_by_themselves(up: DevCluster, name: str, tmp_pa
             managers.wait(lambda: len(ring(db)) == 2, "a ring of two")
             db.create_table(parse_create_table(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, price BIGINT)"))
             db.backend.attachments.attach([db.catalog.table(name)])
-            db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT price, count(*) AS n FROM {name} GROUP BY price")
+            db.sql(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT price, count(*) AS n FROM {name} GROUP BY price")
             db.sql(f"INSERT INTO {name} VALUES (1, 1), (2, 1), (3, 2)")
             db.backend.attachments.want_images(db.catalog.table(name), None)
             managers.wait(lambda: db.status()["tables"][name]["images"] == "settled", "settled")
             db.sql(f"UPDATE {name} SET price = 2 WHERE id = 1; DELETE FROM {name} WHERE id = 2")
             db.sql(f"INSERT INTO {name} VALUES (4, 5)")
-            check(db, "v")
+            check(db, f"{name}_v")
             db.backend.attachments.detach()
     finally:
         managers.stop()
