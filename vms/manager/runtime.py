@@ -633,7 +633,12 @@ class Runtime:
         self.neighbours.hosting(self.members.ids, self.record)
 
     def _load(self, id_: str) -> None:
-        """The member as its log tells; with no log, or one that does not reach, the views are rebuilt."""
+        """The member as its log tells; with no log, or one that does not reach, the views are rebuilt.
+
+        The record is read after the member was claimed: what the log has lost may be of the newest generation, and a
+        member must not vouch for a generation in which another process may have cut for it.
+        """
+        self._look_at_record()
         effects = self.members.load(id_, self.record)
         hosted = self.members.get(id_)
         assert hosted is not None

@@ -266,15 +266,19 @@ class Cluster:
         needed = {*self.ring.members}
         if self.record.ring:
             needed |= {*self.rings[self.record.ring].members, *self.rings[self.record.previous_ring].members}
-        able = [h for h in self.hosts if h.alive and h.session]
+        able = [h for h in self.hosts if h.alive and h.session and h.hangs_until <= self.now]
         for member in sorted(needed):
             home = self.home.get(member)
             if able and (home is None or not home.alive or not home.session or member not in home.copies):
                 self.load(self.random.choice(able), member)
 
     def load(self, host: Host, member: str) -> None:
-        """Start the member on the host, from what its log holds."""
+        """Start the member on the host, from what its log holds.
+
+        The record is read after the host was chosen: what the log has lost may be of the newest generation.
+        """
         self.home[member] = host
+        self._see_record(host)
         record = host.record
         effects: list[Effect] = []
         in_use = record.epoch and (member in self.rings[record.ring] or member in self.rings[record.previous_ring])

@@ -152,7 +152,7 @@ class _Run:
             return  # the generation was replaced: the reader starts again at a newer epoch
         if stop:
             cluster.after(self.random.randint(1, 300), lambda: self._read_part(record, view, start, parts))
-        else:
+        elif cluster.record.read.generation == point.generation:  # else the same (vms/viewtable/reader.py)
             self.reads += 1
             cluster.checker.read(point.epoch, view, pa.concat_tables(parts))
 

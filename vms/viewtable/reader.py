@@ -29,7 +29,8 @@ def read_view(
 
     `point` gives the read point and how many epochs were committed so far: a read during which more epochs
     were committed than versions are kept may have missed an overwritten row, and is repeated, never returned; with
-    `unhurried`, in which epochs come more slowly.
+    `unhurried`, in which epochs come more slowly. So is one during which the generation was replaced: its tables are
+    dropped, and a leader that does not know yet may have made one of them anew, empty.
     """
     (taken,), epoch = read_views(store, [(take, table_at)], point, unhurried)
     return taken, epoch
@@ -49,7 +50,8 @@ def read_views(
                 taken = [take(store.scan(table_at(at), before=at.epoch + 1)) for take, table_at in views]
             except TableMissing:
                 continue  # the generation was replaced meanwhile
-            if point()[1] - before <= VERSIONS - 2:
+            now, count = point()
+            if count - before <= VERSIONS - 2 and now.generation == at.generation:
                 return taken, at.epoch
     raise ViewTooOld(
         f"more than {VERSIONS - 2} epochs were committed during each of {TRIES} reads; "
