@@ -93,6 +93,9 @@ def detach(settings: Settings, only_print: bool) -> None:
 def status(settings: Settings, as_json: bool) -> None:
     """What is attached, who takes the changes, and how much of its log HBase still keeps for them.
 
+    The size of the log is that of its files. It needs HBASE_CONF_DIR, the folder with HBase's hbase-site.xml, and a
+    way to HBase's file system; without them files and positions are shown.
+
     \b
     Examples:
       vms --store hbase:localhost:9090 hbase status
@@ -111,14 +114,20 @@ def status(settings: Settings, as_json: bool) -> None:
 
 
 def _write(found: dict[str, Any]) -> None:
-    import pyarrow as pa
-
-    from vms.cli.output import write_table
+    from vms.cli.output import write_records
+    from vms.plan.describe import describe_size
 
     click.echo(f"peer      {found['peer'] or 'none: run vms hbase attach'}")
     click.echo(f"tables    {', '.join(found['tables']) or 'none'}")
     click.echo(f"managers  {', '.join(found['managers']) or 'none: HBase keeps its log until one runs'}")
+    if found["wal"] is None:
+        click.echo(f"log       size unknown: {found['wal_unknown']}")
+    else:
+        used, archived = (sum(server[name] for server in found["wal"]) for name in ("used_bytes", "archived_bytes"))
+        click.echo(f"log       {describe_size(used)} in use, {describe_size(archived)} archived")
     if found["logs"]:
-        names = list(found["logs"][0])
-        columns = {n: pa.array([str(log[n]) for log in found["logs"]], pa.string()) for n in names}
-        write_table(pa.table(columns), sys.stdout)
+        click.echo("\nkept for VMS")
+        write_records(found["logs"], "", sys.stdout)
+    if found["wal"]:
+        click.echo("\nall of the log")
+        write_records(found["wal"], "", sys.stdout)

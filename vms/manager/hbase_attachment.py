@@ -116,7 +116,7 @@ class Attachments:
     """Changes and reads the attachment of one VMS."""
 
     def __init__(self, session: Session, store: HBaseStore, address: HBaseAddress) -> None:
-        self.session, self._store, self.address = session, store, address
+        self.session, self.store, self.address = session, store, address
 
     # --- what stands -----------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Attachments:
 
     def regions(self, table: str) -> dict[str, MetaRegion]:
         """The regions of a table that HBase knows, gone ones too as long as it remembers them."""
-        return read_meta(self._store.scan("hbase:meta", *meta_range(table)))
+        return read_meta(self.store.scan("hbase:meta", *meta_range(table)))
 
     def _remember(self, table: str, region: str) -> None:
         def change(state: AttachmentState) -> AttachmentState:
@@ -237,7 +237,7 @@ class Attachments:
     def _ensure_peer(self) -> None:
         address, peer = self.address, peer_name(self.address)
         prepare_peer(self.session)
-        if marks_table(address) not in self._store.tables():
+        if marks_table(address) not in self.store.tables():
             self._run(_create_marks(address, len(self._run(commands.servers()))))
         there = {p["peer"]: p for p in self._run(commands.peers())}
         state = self.state()
@@ -274,8 +274,8 @@ class Attachments:
             self._run(commands.remove_peer(peer_name(self.address)))
         for name, table in state.tables.items():
             self._unscope(name, table)
-        if marks_table(self.address) in self._store.tables():
-            self._store.drop_table(marks_table(self.address))
+        if marks_table(self.address) in self.store.tables():
+            self.store.drop_table(marks_table(self.address))
         remove_peer_nodes(self.session)
         with self.session.errors():
             try:
@@ -295,7 +295,7 @@ class Attachments:
             return
 
     def _run(self, command: Command) -> Any:
-        return self._store.admin.run(command)
+        return self.store.admin.run(command)
 
 
 @contextmanager

@@ -158,6 +158,11 @@ def balancer(*, on: bool) -> Command:
     return Command({"do": "region.balance", "on": on}, f"balance_switch {'true' if on else 'false'}")
 
 
+def wal_files() -> Command:
+    """Answers a list of server, log (the file's name), bytes and old (archived); through the file system of HBase."""
+    return Command({"do": "logs.list"}, "status 'replication'")
+
+
 # --- peers -----------------------------------------------------------------------------------------------------
 
 
