@@ -39,6 +39,9 @@ def test_from_attach_to_detach(
     assert len(found["logs"]) >= 1 and all(log["logs"] >= 1 for log in found["logs"])
     state = json.loads(vms("status", "--json").stdout)
     assert state["attached"] == [name] and state["views"][f"{name}_sum"]["rows"] == 1
+    printed = vms("hbase", "attach", "--print", "--before-images", name, "--jar", "hdfs:///plugin.jar").stdout
+    assert f"alter '{name}', METHOD => 'table_att', 'coprocessor' => 'hdfs:///plugin.jar|vms.hbase." in printed
+    assert "coprocessor" not in vms("hbase", "attach", "--print").stdout
     assert "drop the views first" in vms("hbase", "detach", fails=True).stderr
     assert f"remove_peer '{name}'" in vms("hbase", "detach", "--print").stdout
     vms("view", "drop", f"{name}_sum")

@@ -13,11 +13,14 @@ import pytest
 from processes import BY_SHOP, WHOLE, Managers, Reader, living, ring, rows
 
 import vms
+from vms.config import load as configured
 from vms.devcluster.cluster import DevCluster
-from vms.errors import StoreError
+from vms.errors import Conflict, StoreError
+from vms.manager.daemon import Daemon
 from vms.manager.database import Database
 from vms.manager.ddl import parse_create_table
 from vms.manager.hbase_backend import HBaseBackend
+from vms.ring.membership import SINGLE
 from vms.testing.compare import assert_same_rows
 from vms.testing.oracle import DuckOracle
 
@@ -160,3 +163,26 @@ def test_without_a_manager_reads_go_on_and_waiting_says_what_to_do(db: Database,
     managers.start("a")
     managers.wait(lambda: bool(living(db)), "the manager's return")
     load.check()
+
+
+def test_a_manager_does_not_start_beside_a_process_for_itself(
+    up: DevCluster, root: str, db: Database, tmp_path: Path
+) -> None:
+    address = f"{up.address}&root={root}"
+    said: list[str] = []
+    config = configured(
+        env={}, flags={"store": address, "id": "a", "home": str(tmp_path / "a"), "session_timeout": 4.0}
+    )
+    with vms.connect(address, manage=True, folder=tmp_path / "own"):
+        with pytest.raises(Conflict, match=r"manage=True is its View Manager \(.*close it there, then start a"):
+            Daemon(config, said.append).start()
+        assert list(living(db)) == [SINGLE]
+    assert said == ["waiting until ZooKeeper has forgotten the last run of the process with manage=True"]
+    daemon = Daemon(config, said.append)
+    daemon.start()
+    try:
+        assert list(living(db)) == ["a"]
+        with pytest.raises(StoreError, match=r"View Managers run already \(a\)"):
+            vms.connect(address, manage=True, folder=tmp_path / "own")
+    finally:
+        daemon.stop()

@@ -9,7 +9,7 @@ from kazoo.protocol.states import KeeperState
 from test_zookeeper import wait_for
 
 from vms.errors import Conflict
-from vms.ring.membership import ManagerInfo, Membership
+from vms.ring.membership import SINGLE, ManagerInfo, Membership
 from vms.ring.session import Session, State
 
 Sessions = Callable[..., Session]
@@ -84,3 +84,17 @@ def test_two_managers_of_one_name_are_told_apart(session: Sessions) -> None:
     joined(session(), "one")
     with pytest.raises(Conflict, match="another --id"):
         joined(session(), "one")
+
+
+def test_nobody_is_beside_a_process_for_itself(session: Sessions) -> None:
+    single = joined(session(), SINGLE)
+    two = session()
+    with pytest.raises(Conflict, match=r"manage=True .* close it there, then start two"):
+        joined(two, "two")
+    assert set(single.managers()) == {SINGLE}
+    single.leave()
+    wait_for(two, lambda: not Membership(two).managers())
+    two_joined = joined(two, "two")
+    with pytest.raises(Conflict, match=r"View Managers run already \(two\)"):
+        joined(session(), SINGLE)
+    assert set(two_joined.managers()) == {"two"}

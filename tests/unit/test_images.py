@@ -140,8 +140,12 @@ def test_a_settled_table_is_followed_with_nothing_held(db: Database, seed: int) 
     for _ in range(10):
         change(db, rng)
     assert sales(db)[0] is None and sales(db)[1] > 0
+    assert "DeltaView of sales:" in db.explain("totals")
     db.use_images("sales")
     assert sales(db) == ("settled", 0)
+    assert "nothing of sales: its changes carry the rows" in db.explain("totals")
+    assert "DeltaView of sales" not in db.explain("totals")
+    assert db.explain_data("totals")["delta_views"] == []
     for _ in range(25):
         change(db, rng)
         assert_right(db, "totals", QUERY)

@@ -46,11 +46,12 @@ def attach(
     address = HBaseAddress.parse(settings.store)
     with attachments_at(address) as (attachments, catalog):
         wanted = [catalog.table(name.lower()) for name in tables] or list(catalog.tables.values())
+        with_images = list({name.lower(): catalog.table(name.lower()) for name in imaged}.values())
+        together = list({table.name: table for table in [*wanted, *with_images]}.values())
         if only_print:
-            click.echo("\n".join(command.shell for command in attach_commands(address, wanted)))
+            click.echo("\n".join(command.shell for command in attach_commands(address, together, with_images, jar)))
             return
-        with_images = [catalog.table(name.lower()) for name in imaged]
-        new = attachments.attach(list({table.name: table for table in [*wanted, *with_images]}.values()))
+        new = attachments.attach(together)
         for table in with_images:
             attachments.want_images(table, jar)
     click.echo(f"attached: {', '.join(new)}" if new else "attached; no table is new")

@@ -27,7 +27,7 @@ from vms.manager.serving import Serving
 from vms.manager.settler import Settler
 from vms.ring.credentials import Credentials
 from vms.ring.links import Links, Server
-from vms.ring.membership import ManagerInfo, Membership
+from vms.ring.membership import SINGLE, ManagerInfo, Membership, no_other
 from vms.store.hbase_address import HBaseAddress
 
 Say = Callable[[str], None]
@@ -116,14 +116,22 @@ class Daemon:
         self._say(f"View Manager {self.id} runs: links and control on {server.address}")
 
     def _wait_until_forgotten(self, membership: Membership) -> None:
-        """A manager of this name that died a moment ago is still in ZooKeeper: its session has to expire first."""
+        """A manager of this name that died a moment ago is still in ZooKeeper: its session has to expire first. So is
+        one that was a process for itself, beside which none can be."""
         deadline = time.monotonic() + 2 * self._config.session_timeout + 5
         said = False
-        while self.id in membership.managers() or self.id in membership.claims().values():
+        while True:
+            there = membership.managers()
+            if SINGLE in there:
+                name, refusal = "the process with manage=True", no_other(there, self.id)
+            elif self.id in there or self.id in membership.claims().values():
+                name, refusal = self.id, f"another View Manager {self.id} runs; give this one another --id"
+            else:
+                return
             if time.monotonic() > deadline:
-                raise Conflict(f"another View Manager {self.id} runs; give this one another --id")
+                raise Conflict(refusal)
             if not said:
-                self._say(f"waiting until ZooKeeper has forgotten the last run of {self.id}")
+                self._say(f"waiting until ZooKeeper has forgotten the last run of {name}")
                 said = True
             time.sleep(0.2)
 

@@ -80,12 +80,16 @@ def marks_table(address: HBaseAddress) -> str:
     return f"{peer_name(address)}.marks"
 
 
-def attach_commands(address: HBaseAddress, tables: Sequence[BaseTable]) -> list[Command]:
-    """What `attach` does, for an operator who prefers to do it."""
+def attach_commands(
+    address: HBaseAddress, tables: Sequence[BaseTable], imaged: Sequence[BaseTable] = (), jar: str | None = None
+) -> list[Command]:
+    """What `attach` does, for an operator who prefers to do it; and what loads the coprocessor for some of them."""
+    path = _jar(jar) if imaged else ""
     return [
         _create_marks(address, 1),
         *(commands.alter_family(t.name, t.family, {"REPLICATION_SCOPE": "1"}) for t in tables),
         _add_peer(address, [t.name for t in tables]),
+        *(_load_images(t, path) for t in imaged),
     ]
 
 
@@ -98,6 +102,16 @@ def detach_commands(address: HBaseAddress, state: AttachmentState) -> list[Comma
     ]
     changes += [commands.detach_images(name) for name, table in state.tables.items() if table.images]
     return [commands.remove_peer(state.peer or peer_name(address)), *changes, commands.drop_table(marks_table(address))]
+
+
+def _load_images(table: BaseTable, jar: str) -> Command:
+    columns = [table.marker, *(table.qualifier(c.name) for c in table.value_columns)]
+    return commands.attach_images(table.name, jar, table.family, [column.partition(b":")[2] for column in columns])
+
+
+def _jar(given: str | None) -> str:
+    """The plug-in, as region servers find it; by default it is built here."""
+    return given or f"file://{plugin_jar(_LOG.info)}"
 
 
 def _create_marks(address: HBaseAddress, servers: int) -> Command:
@@ -197,10 +211,7 @@ class Attachments:
     def attach_images(self, table: BaseTable, jar: str | None) -> None:
         """Load the coprocessor for an attached table. `jar`: where region servers find it; by default one is built."""
         check_imageable(table, self._run(commands.describe_table(table.name)))
-        columns = [table.marker, *(table.qualifier(c.name) for c in table.value_columns)]
-        names = [column.partition(b":")[2] for column in columns]
-        path = jar or f"file://{plugin_jar(_LOG.info)}"
-        self._run(commands.attach_images(table.name, path, table.family, names))
+        self._run(_load_images(table, _jar(jar)))
         self._change(lambda now: _with(now, table.name, replace(now.tables[table.name], images=True)))
 
     def want_images(self, table: BaseTable, jar: str | None) -> None:

@@ -30,7 +30,7 @@ from vms.manager.log import TransactionLog
 from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import MOST_ROWS, Token
-from vms.ring.membership import ManagerInfo, Membership
+from vms.ring.membership import SINGLE, ManagerInfo, Membership, no_other
 from vms.ring.peer import PeerServer
 from vms.ring.session import SESSION_SECONDS, Session
 from vms.ring.zookeeper import ZooKeeperCoordination
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from vms.manager.everywhere import SharedBoard
     from vms.manager.runtime import Runtime
 
-#: The name of a View Manager that nobody else can ask: of a process that opened the database for itself.
-SINGLE = "single"
 #: Between two looks whether ZooKeeper has forgotten a manager that died.
 _PAUSE_SECONDS = 0.5
 
@@ -111,9 +109,9 @@ class HBaseBackend:
         deadline = time.monotonic() + 2 * SESSION_SECONDS
         while True:
             try:
-                others = sorted(set(membership.managers()) - {info.id})
-                if others:
-                    raise StoreError(f"View Managers of {self.address} run already ({', '.join(others)})")
+                there = membership.managers()
+                if there.keys() - {info.id}:
+                    raise StoreError(no_other(there, info.id))
                 membership.join(info)
                 return
             except Conflict:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from vms.clock import Clock
 from vms.manager.control_client import ControlClient
 from vms.manager.hbase_attachment import Attachments
-from vms.manager.hbase_backend import SINGLE, HBaseBackend
+from vms.manager.hbase_backend import HBaseBackend
 from vms.manager.hbase_status import retained_logs
 from vms.manager.remote import RemoteRuntime
 from vms.ring.credentials import Credentials
-from vms.ring.membership import Membership
+from vms.ring.membership import SINGLE, Membership
 from vms.ring.session import Session
 from vms.ring.zookeeper import ZooKeeperCoordination
 from vms.store.hbase import HBaseStore

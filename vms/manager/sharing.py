@@ -27,7 +27,8 @@ def users(db: Database) -> dict[str, list[str]]:
 
 def running(db: Database, view: str) -> Running:
     """How the view lives among the others."""
-    return Running(users(db), db.runtime.memory, db.readers(view))
+    settled = db.runtime.programs.program(db.catalog, db.runtime.readable.point.generation).settled
+    return Running(users(db), db.runtime.memory, db.readers(view), settled)
 
 
 def parts(db: Database) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ how many exchanges between members an operation runs; everything in one round ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,13 @@ _JOINS = {
 @dataclass(frozen=True)
 class Running:
     """A registered view among the others. `views` and `memory`: who uses a part, and its bytes, where a part is a
-    node's id or `table:NAME`. `readers`: the views that read this one."""
+    node's id or `table:NAME`. `readers`: the views that read this one. `settled`: the tables that are followed by the
+    images of their changes, without a DeltaView."""
 
     views: Mapping[str, Sequence[str]]
     memory: Mapping[str, int]
     readers: Sequence[str]
+    settled: Collection[str] = ()
 
 
 def explain(view: ViewPlan, running: Running | None = None) -> str:
@@ -102,7 +104,9 @@ def explain_data(view: ViewPlan, running: Running | None = None) -> dict[str, An
             for n in view.plan.nodes
         ],
         "delta_views": [
-            {"table": t, "columns": list(columns), **text.use(f"table:{t}")} for t, columns in view.plan.sources.items()
+            {"table": t, "columns": list(columns), **text.use(f"table:{t}")}
+            for t, columns in view.plan.sources.items()
+            if not text.is_settled(t)
         ],
         "rounds": text.rounds(),
         "state": text.state(),
@@ -133,6 +137,9 @@ class _Explanation:
 
     def round_of(self, n: Node) -> int:
         return self._round[n.id]
+
+    def is_settled(self, table: str) -> bool:
+        return self._running is not None and table in self._running.settled
 
     def use(self, part: str) -> dict[str, Any]:
         """Who uses a part, and its memory."""
@@ -250,7 +257,9 @@ class _Explanation:
     def state(self) -> list[str]:
         """What is kept in memory between changes."""
         lines = [
-            f"DeltaView of {table}: the last known {', '.join(columns) or 'key'} of each row"
+            f"nothing of {table}: its changes carry the rows before and after them"
+            if self.is_settled(table)
+            else f"DeltaView of {table}: the last known {', '.join(columns) or 'key'} of each row"
             for table, columns in self._plan.sources.items()
         ]
         for n in self._plan.nodes:

@@ -26,8 +26,8 @@ from vms.errors import Conflict
 from vms.ring.session import NodeExistsError, NoNodeError, Session, State
 
 _FOLDERS = ("managers", "members", "claims", "election", "errors")
-
-
+#: The name of a View Manager that nobody else can ask: of a process that opened the database for itself.
+SINGLE = "single"
 _NO_ERRORS = msgpack.packb({})
 
 
@@ -113,7 +113,8 @@ class Membership:
     def join(self, info: ManagerInfo) -> None:
         """Appear, with no member, and stand for election. Also after a lost session.
 
-        Raises Conflict where another process goes by this id: one that died is forgotten with its session.
+        Raises Conflict where another process goes by this id, or where this manager or another one is `SINGLE` and so
+        has to be the only one. One that died is forgotten with its session.
         """
         self.info = replace(info, members=())
         with self.session.errors():
@@ -124,10 +125,20 @@ class Membership:
                     f"a View Manager {info.id} is there already; give this one another --id, or wait until "
                     "ZooKeeper has forgotten the one that died"
                 ) from None
+            self._check_alone()
             path = self.session.call("create", "/election/", info.id.encode(), ephemeral=True, sequence=True)
         self._ballot = path.rpartition("/")[2]
         for folder in ("/managers", "/election"):
             self.session.forget(folder)
+
+    def _check_alone(self) -> None:
+        """After it appeared: of two that do so at once, the later one or both see the other."""
+        assert self.info is not None
+        self.session.forget("/managers")
+        there = self.managers()
+        if SINGLE in there and len(there) > 1:
+            self._delete(f"/managers/{self.info.id}")
+            raise Conflict(no_other(there, self.info.id))
 
     def update(self, info: ManagerInfo) -> None:
         """Say something else about this manager."""
@@ -203,3 +214,13 @@ class Membership:
             finally:
                 self.session.forget(path)
                 self.session.forget(path.rpartition("/")[0])
+
+
+def no_other(there: Mapping[str, ManagerInfo], id_: str) -> str:
+    """Why the manager `id_` cannot be beside those that are there."""
+    if id_ == SINGLE:
+        return f"View Managers run already ({', '.join(sorted(there.keys() - {id_}))})"
+    return (
+        f"a process that opened the database with manage=True is its View Manager ({there[SINGLE].address}), and none "
+        f"can be beside it: close it there, then start {id_}"
+    )
