@@ -79,10 +79,15 @@ MEMBERS = [
     "SELECT k FROM t WHERE a = ANY (SELECT a FROM u)",
     "SELECT k FROM t WHERE b < ANY (SELECT b FROM e)",
     "SELECT k FROM t WHERE a <> ALL (SELECT n FROM u WHERE u.b = t.b)",
+    # what may not be NOT IN, or compare with the value again, may be IN and NOT EXISTS
+    "SELECT k FROM t WHERE a IN (SELECT u.a FROM u WHERE u.a = t.a)",
+    "SELECT k FROM t WHERE a IN (SELECT max(u.a) FROM u WHERE u.b = t.b) AND (1) IN (SELECT u.a FROM u)",
+    "SELECT k FROM t WHERE NOT EXISTS (SELECT u.a FROM u WHERE u.a = t.a AND u.a = t.a)",
     # DataFusion takes NULL for false here, or does not run them
     f"{THREE_VALUES} SELECT k FROM t WHERE a NOT IN (SELECT a FROM u) OR k = 1",
     f"{THREE_VALUES} SELECT k FROM t WHERE a NOT IN (SELECT a FROM u WHERE u.b = t.b)",
     f"{THREE_VALUES} SELECT k FROM t WHERE a NOT IN (SELECT a FROM u WHERE u.b = t.b) OR k = 1",
+    f"{THREE_VALUES} SELECT k FROM t WHERE a + 1 NOT IN (SELECT a FROM u WHERE u.b = t.a)",
     f"{THREE_VALUES} SELECT k FROM t WHERE b NOT IN (SELECT b FROM u WHERE u.s = t.s AND u.n < t.k)",
     f"{THREE_VALUES} SELECT k, a IN (SELECT a FROM u) AS i, s NOT IN (SELECT s FROM e) AS j FROM t",
     f"{THREE_VALUES} SELECT k, EXISTS (SELECT 1 FROM u WHERE a = 1) AS i FROM t",

@@ -33,7 +33,36 @@ REFUSED = [
         "a subquery in this place",
         "subquery in FROM",
     ),
-    ("SELECT k FROM t WHERE ^1 NOT IN (SELECT v FROM pair)", "a constant NOT IN (SELECT ...)", "NOT EXISTS"),
+    (
+        "SELECT k FROM t WHERE ^1 NOT IN (SELECT v FROM pair)",
+        "a constant in NOT IN (SELECT ...), or in IN (SELECT ...) under OR",
+        "NOT EXISTS",
+    ),
+    (
+        "SELECT k FROM t WHERE s = 'a' OR NOT ^1 IN (SELECT v FROM pair WHERE p = i)",
+        "a constant in NOT IN (SELECT ...), or in IN (SELECT ...) under OR",
+        "NOT EXISTS",
+    ),
+    (
+        "SELECT k FROM t WHERE s NOT IN (SELECT s FROM t) AND t.^i NOT IN (SELECT v FROM pair WHERE v = i)",
+        "NOT IN, or IN under OR, with a subquery that reads the value again",
+        "NOT EXISTS",
+    ),
+    (
+        "SELECT k FROM t WHERE k = 1 OR NOT ^i IN (SELECT q FROM (SELECT v AS q FROM pair) x WHERE i = q AND k > 1)",
+        "NOT IN, or IN under OR, with a subquery that reads the value again",
+        "NOT EXISTS",
+    ),
+    (
+        "SELECT k FROM t WHERE NOT ^EXISTS (SELECT max(v) FROM pair WHERE p = i)",
+        "an aggregate without GROUP BY in a subquery here that reads columns of the query around it",
+        "by =",
+    ),
+    (
+        "SELECT k FROM t WHERE i NOT ^IN (SELECT max(v) FROM pair WHERE p = k)",
+        "an aggregate without GROUP BY in a subquery here that reads columns of the query around it",
+        "by =",
+    ),
     (
         "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM pair WHERE p = k) OR i ^IN (SELECT v FROM pair)",
         "IN (SELECT ...) beside EXISTS, ANY or ALL under OR, where NULLs may occur",

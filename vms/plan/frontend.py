@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from datafusion import LogicalPlan, SessionConfig, SessionContext, SQLOptions
@@ -19,6 +19,7 @@ from datafusion.substrait import Producer
 from vms.errors import InternalError, SqlError, UnknownName
 from vms.model.table import BaseTable
 from vms.model.types import from_arrow
+from vms.plan.correlated import lost_in_joins
 from vms.plan.join_order import order_joins
 from vms.plan.logical import Rel, View
 from vms.plan.plan import Field, MaintenancePlan, TopK
@@ -92,6 +93,7 @@ def plan_view(
         parsed, optimised = _optimised(context, sql, known)
         _refuse_lone_set(optimised)
         windows, described = read_calls(optimised), optimised.display_indent().splitlines()
+        counted = replace(counted, lost=lost_in_joins(parsed.display_indent()))
         contents = {v: Rel(View(v, plan.root), (), plan.fields) for v, plan in views.items()}
         read = read_plan(_exported(optimised, context), tables, contents, counted, windows, described)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)

@@ -71,9 +71,6 @@ _RULES = (
     *(_Rule((name,), name.upper(), _CHANGING) for name in _CHANGING_WORDS),
 )
 
-#: DataFusion moves the comparison into the subquery, where nothing tells any more that it was NOT IN.
-_CONSTANT_NOT_IN = _Rule((), "a constant NOT IN (SELECT ...)", "write NOT EXISTS (SELECT ... WHERE column = constant)")
-
 
 @dataclass(frozen=True, slots=True)
 class _Word:
@@ -81,10 +78,6 @@ class _Word:
 
     text: str
     start: int
-
-
-def _constant(sql: str, word: _Word) -> bool:
-    return sql[word.start] == "'" or word.text[:1].isdigit() or word.text in ("null", "true", "false")
 
 
 def check(sql: str) -> None:
@@ -97,8 +90,6 @@ def check(sql: str) -> None:
             named = i > 0 and texts[i - 1] in _NAMES_FOLLOW
             if tuple(texts[i : i + len(rule.words)]) == rule.words and not named:
                 found.append((words[i + rule.told].start, rule))
-            if tuple(texts[i + 1 : i + 5]) == ("not", "in", "(", "select") and _constant(sql, words[i]):
-                found.append((words[i].start, _CONSTANT_NOT_IN))
     if found:
         start, rule = min(found, key=lambda f: f[0])
         raise UnsupportedSql(rule.construct, rule.instead, **_place(sql, start))

@@ -27,7 +27,8 @@ _ZERO, _ONE = Literal(0, BIGINT), Literal(1, BIGINT)
 class Counted:
     """What the text says: whether INTERSECT ALL and EXCEPT ALL stand in it, and EXISTS with IS NOT DISTINCT FROM.
 
-    And whether IN with a subquery does (`member`), and EXISTS, ANY or ALL with one (`exists`).
+    And whether IN with a subquery does (`member`), and EXISTS, ANY or ALL with one (`exists`); and what is to be
+    refused where IN has three values (`lost`).
     """
 
     intersect: bool = False
@@ -35,6 +36,7 @@ class Counted:
     null_safe: bool = False
     member: bool = False
     exists: bool = False
+    lost: Refused | None = None
 
 
 def as_set_operation(

@@ -178,15 +178,22 @@ class _Reader:
             joined = turned_pair if turned else pair
             return pick(joined(left, found.rel, condition, kind), range(len(kind.fields(left.fields, right.fields))))
         if self._null_aware and name_of(x) in self._null_aware:
+            self._refuse_lost()
             return not_in(left, right, None if turned else condition)
-        if kind is JoinKind.MARK and self._text.member and not turned and condition is not None:
-            return self._member(left, right, condition)
+        if kind is JoinKind.MARK and self._text.member:
+            self._refuse_lost()
+            if not turned and condition is not None:
+                return self._member(left, right, condition)
         if kind in (JoinKind.SEMI, JoinKind.ANTI) and not turned:
             anti = kind is JoinKind.ANTI
             counted = as_set_operation(left, right, condition, anti=anti, text=self._text, tables=self._tables)
             if counted is not None:
                 return counted
         return turned_pair(left, right, condition, kind) if turned else pair(left, right, condition, kind)
+
+    def _refuse_lost(self) -> None:
+        if self._text.lost is not None:
+            raise self._text.lost
 
     def _member(self, left: Rel, right: Rel, condition: Expr) -> Rel:
         """A mark that is IN, or, where the text has them too, may be EXISTS, ANY or ALL, which have two values."""

@@ -1,0 +1,108 @@
+"""Subqueries with IN, EXISTS, ANY or ALL whose meaning is lost where DataFusion turns them into joins.
+
+They are found in its text of the plan before it is optimised, in which the subqueries still stand by themselves:
+
+| subquery | what is lost |
+|---|---|
+| `x NOT IN (SELECT y ... WHERE y = x)` | the comparison is merged with that of NOT IN, so NULLs seem to count |
+| `1 NOT IN (SELECT y ...)`, or with a constant y | the comparison is no longer that of the join |
+| an aggregate without GROUP BY, as `EXISTS (SELECT max(y) ... WHERE u.b = t.b)` | its row for no rows at all |
+
+The first two, and the third where it is NULL, matter only where IN has three values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from vms.plan.refusals import Refused
+
+_MARK = "(<subquery>)"
+_STEP = 2
+_COLUMN = re.compile(r'\b[A-Za-z_]\w*\."?[A-Za-z_]|\bcount\(')
+_TEXTS = re.compile(r'(?<=\()".*?"(?=\))')
+_OUTER = re.compile(r"outer_ref\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+#: What stands before an operand of AND, OR, NOT, CASE and of a list.
+_BEFORE = (" AND ", " OR ", "NOT ", "WHEN ", "THEN ", "ELSE ", ": ", ", ")
+
+
+def lost_in_joins(plan: str) -> Refused | None:
+    """What to refuse where the plan (its text, not optimised) is read with IN in three values.
+
+    Raises Refused for what is lost everywhere.
+    """
+    found: Refused | None = None
+    for line, blocks in _operations(plan.splitlines()):
+        texts = line.split(_MARK)
+        for before, block in zip(texts, blocks):
+            found = _lost(_TEXTS.sub("", before), block) or found
+    return found
+
+
+def _operations(lines: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each line that has subqueries, with the lines of each of them, in the order in which they stand in it."""
+    for i, line in enumerate(lines):
+        if _MARK not in line:
+            continue
+        depth, blocks = _depth(line), list[list[str]]()
+        for inner in lines[i + 1 :]:
+            if _depth(inner) <= depth:
+                break
+            if _depth(inner) == depth + _STEP:
+                if inner.strip() != "Subquery:":
+                    break
+                blocks.append([])
+            elif blocks:
+                blocks[-1].append(inner.strip())
+        yield line.strip(), blocks
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _lost(before: str, block: Sequence[str]) -> Refused | None:
+    """What the subquery after these words loses."""
+    word = (before.split() or [""])[-1]
+    if word not in ("IN", "EXISTS", "ANY", "ALL"):
+        return None  # a subquery that gives one value
+    correlated = any("outer_ref(" in line for line in block)
+    aggregate = next((line for line in block if line.startswith("Aggregate: groupBy=[[]]")), None)
+    if correlated and aggregate is not None:
+        what = "an aggregate without GROUP BY in a subquery here that reads columns of the query around it"
+        refused = Refused(what, "compare with the subquery by =, <> or <", f"{word.lower()} ( select", word.lower())
+        alone = aggregate.partition("aggr=[[")[2].removesuffix("]]")
+        if word != "IN" or alone.startswith("count(") or block[0] != f"Projection: {alone}":
+            raise refused
+        return refused
+    if word != "IN":
+        return None
+    value, item = _operand(re.sub(r"\s+(NOT\s+)?IN\s*$", "", before)), block[0].removeprefix("Projection: ")
+    name = re.findall(r"\w+", value.lower() or "in")[-1]
+    spellings = (f"{name} not in ( select", "not in ( select", f"{name} in ( select", "in ( select", "in")
+    if not _COLUMN.search(value) or not _COLUMN.search(item):
+        what = "a constant in NOT IN (SELECT ...), or in IN (SELECT ...) under OR"
+        return Refused(what, "write EXISTS or NOT EXISTS", *spellings)
+    again = [line for line in block if any(_stands_in(c, value) for c in _OUTER.findall(line))]
+    nested = sum(line.startswith(("Projection: ", "Aggregate: ")) for line in block) > 1
+    if again and (nested or any(item in line for line in again)):
+        what = "NOT IN, or IN under OR, with a subquery that reads the value again"
+        return Refused(what, "write NOT EXISTS or EXISTS", *spellings)
+    return None
+
+
+def _operand(before: str) -> str:
+    """The expression at the end of the text."""
+    depth = 0
+    for i in range(len(before), 0, -1):
+        depth += {")": 1, "(": -1}.get(before[i - 1], 0)
+        if depth < 0:
+            return before[i:]
+        if not depth and before[:i].endswith(_BEFORE) and not before.rstrip().endswith("END"):
+            return before[i:]
+    return before
+
+
+def _stands_in(column: str, value: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(column)}(?!\w)", value) is not None
