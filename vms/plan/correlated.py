@@ -41,20 +41,29 @@ def lost_in_joins(plan: str) -> Refused | None:
 
 
 def _operations(lines: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
-    """Each line that has subqueries, with the lines of each of them, in the order in which they stand in it."""
+    """Each line that has subqueries, with the lines of each of them, in the order in which they stand in it.
+
+    Those of a subquery inside a subquery belong to the inner one alone.
+    """
     for i, line in enumerate(lines):
         if _MARK not in line:
             continue
-        depth, blocks = _depth(line), list[list[str]]()
+        depth, within, blocks = _depth(line), 0, list[list[str]]()
         for inner in lines[i + 1 :]:
             if _depth(inner) <= depth:
                 break
             if _depth(inner) == depth + _STEP:
                 if inner.strip() != "Subquery:":
                     break
+                within = 0
                 blocks.append([])
+            elif within and _depth(inner) > within:
+                continue
+            elif inner.strip() == "Subquery:":
+                within = _depth(inner)
             elif blocks:
                 blocks[-1].append(inner.strip())
+                within = 0
         yield line.strip(), blocks
 
 
