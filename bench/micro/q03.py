@@ -53,7 +53,8 @@ class Q03:
     def step(self, batch: Mapping[str, RowChanges]) -> Emitted:
         self._step += 1
         self._touched_count[0] = 0
-        for name, changes in batch.items():
+        for name in [n for n in self._at if n in batch]:
+            changes = batch[name]
             given, done = arguments(changes, self._at[name]), 0
             while done < len(changes):
                 done = self._take(name, done, changes, given)

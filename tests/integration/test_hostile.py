@@ -253,12 +253,13 @@ def test_a_failing_expression_is_told_until_its_row_is_mended_and_other_views_go
 # --- the store -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["", "embedded", "embedded:", "hbase:", "hbas:zk1", "./vms-data", "file:///x"])
+@pytest.mark.parametrize("address", ["", "embedded", "embedded:", "hbas:zk1", "./vms-data", "file:///x", "hbase:"])
 def test_an_address_that_is_none(address: str) -> None:
+    advice = "write hbase:HOST:PORT" if address == "hbase:" else "write embedded:PATH"
     with pytest.raises(UserError, match="is not an address; write embedded:PATH"):
         vms.connect(address)
     result = CliRunner().invoke(cli, ["--store", address, "status"])
-    assert result.exit_code == 1 and "write embedded:PATH" in result.stderr
+    assert result.exit_code == 1 and advice in result.stderr
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
