@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,9 +15,10 @@ import pytest
 from processes import BY_SHOP, WHOLE, Managers, Reader, living, ring, rows
 
 import vms
+from vms.clock import wall_ms
 from vms.config import load as configured
 from vms.devcluster.cluster import DevCluster
-from vms.errors import Conflict, StoreError
+from vms.errors import Conflict, StoreError, ViewTooOld
 from vms.manager.daemon import Daemon
 from vms.manager.database import Database
 from vms.manager.ddl import parse_create_table
@@ -23,6 +26,7 @@ from vms.manager.hbase_backend import HBaseBackend
 from vms.ring.membership import SINGLE
 from vms.testing.compare import assert_same_rows
 from vms.testing.oracle import DuckOracle
+from vms.viewtable.layout import TTL_MS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -74,6 +78,16 @@ def db(up: DevCluster, root: str) -> Iterator[Database]:
         yield client
         assert isinstance(client.backend, HBaseBackend)
         client.backend.attachments.detach()
+
+
+@contextmanager
+def under_way(db: Database, epoch: int) -> Iterator[None]:
+    """As if the last manager had died in the middle of this epoch."""
+    record = db.backend.coordination.record()
+    begun = replace(record, epoch=epoch, committed=False)
+    assert db.backend.coordination.compare_and_set(record, begun)
+    yield
+    assert db.backend.coordination.compare_and_set(begun, record)
 
 
 def declare(db: Database, name: str) -> None:
@@ -160,6 +174,11 @@ def test_without_a_manager_reads_go_on_and_waiting_says_what_to_do(db: Database,
     assert db.view(f"{name}_whole").read() == before
     with pytest.raises(StoreError, match="vms manager run"):
         db.view(f"{name}_whole").read("critical")
+    with under_way(db, wall_ms() - TTL_MS // 2):
+        assert db.view(f"{name}_whole").read() == before
+    with under_way(db, wall_ms() - TTL_MS), pytest.raises(ViewTooOld, match="did not end"):
+        db.view(f"{name}_whole").read()
+    assert db.view(f"{name}_whole").read() == before
     managers.start("a")
     managers.wait(lambda: bool(living(db)), "the manager's return")
     load.check()

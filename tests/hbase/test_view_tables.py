@@ -12,10 +12,12 @@ import pytest
 from java_source import run_java
 
 import vms
+from vms.clock import wall_ms
 from vms.devcluster.cluster import DevCluster
-from vms.store.base import Cell, Mutation
+from vms.store import hbase_commands as commands
+from vms.store.base import DELETE_ROW, Cell, Mutation
 from vms.store.hbase import HBaseStore
-from vms.viewtable.layout import FAMILIES
+from vms.viewtable.layout import FAMILIES, TTL_MS
 
 ROWS = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, n BIGINT, i INTEGER, p DECIMAL(9, 2), s VARCHAR);
@@ -70,3 +72,29 @@ def test_java_reads_views(up: DevCluster, hbase: HBaseStore, name: str, db: vms.
     epoch = copied(db, hbase, f"{name}_2", "SELECT k, p, i FROM t", "encoding = 'bytes'")
     lines = run_java(up, "ReadView", f"{name}_1,{name}_2", str(epoch))
     assert lines == ["-1 -5 ü", "2 9 null", "-1 -12.50 7", "2 0.01 -7"]
+
+
+def test_what_hbase_purges_are_rows_that_an_epoch_deleted_long_ago(hbase: HBaseStore, name: str) -> None:
+    """So a view is read at any age, but not while an epoch older than the time to live is under way."""
+    now = wall_ms()
+    epoch, begun = now - 5 * TTL_MS, now - 2 * TTL_MS
+    hbase.create_table(name, FAMILIES)
+    rows = {row: Cell(b"v:n", epoch, value=b"old") for row in (b"idle", b"changed", b"deleted")}
+    hbase.mutate(name, [Mutation(row, (cell,)) for row, cell in rows.items()])
+    _compact(hbase, name)
+    assert {row for row, _ in hbase.scan(name, before=epoch + 1)} == rows.keys()
+    changes = {b"changed": Cell(b"v:n", begun, value=b"new"), b"deleted": Cell(b"v:", begun, DELETE_ROW)}
+    hbase.mutate(name, [Mutation(row, (cell,)) for row, cell in changes.items()])
+    assert {row for row, _ in hbase.scan(name, before=epoch + 1)} == rows.keys()
+    _compact(hbase, name)
+    while b"deleted" in dict(hbase.scan(name, before=epoch + 1)):
+        _compact(hbase, name)
+    for bound, value in ((epoch + 1, b"old"), (begun + 1, b"new")):
+        read = {row: cells[b"v:n"].value for row, cells in hbase.scan(name, before=bound)}
+        assert read == {b"idle": b"old", b"changed": value}
+    hbase.drop_table(name)
+
+
+def _compact(hbase: HBaseStore, name: str) -> None:
+    hbase.admin.run(commands.flush(name))
+    hbase.admin.run(commands.compact(name))

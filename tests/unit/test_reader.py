@@ -12,8 +12,8 @@ from vms.errors import ViewTooOld
 from vms.maintenance.record import ReadPoint, Record
 from vms.store.base import Cell, Mutation
 from vms.testing.memory_store import MemoryStore
-from vms.viewtable.layout import FAMILIES, VERSIONS
-from vms.viewtable.reader import TRIES, read_view
+from vms.viewtable.layout import FAMILIES, TTL_MS, VERSIONS
+from vms.viewtable.reader import TRIES, overdue, read_view
 
 
 class Clock:
@@ -51,3 +51,15 @@ def test_one_that_is_overtaken_again_and_again_says_so():
     with pytest.raises(ViewTooOld):
         read_view(clock.store, clock.take, lambda _: "view", clock.point)
     assert clock.tries == TRIES
+
+
+def test_only_an_epoch_that_does_not_end_makes_a_read_unsafe():
+    """An idle view is read at any age; one whose next epoch has deleted rows long ago is not."""
+    idle = Record().next(1_000).commit()
+    now = 1_000 + 10 * TTL_MS
+    assert not overdue(idle, now)
+    begun = idle.next(now - TTL_MS)
+    assert overdue(begun, now)
+    assert not overdue(begun, now - 3600 * 1000)
+    assert not overdue(begun.commit(), now)
+    assert not overdue(idle.rebuild(now - TTL_MS, 1, 1), now)  # fills tables that nobody reads yet

@@ -46,6 +46,11 @@ class Record:
     committed: bool = True
     read: ReadPoint = field(default_factory=ReadPoint)
 
+    @property
+    def unfinished(self) -> int:
+        """The epoch under way, where it changes the tables that readers read; 0: none does."""
+        return 0 if self.committed or self.generation != self.read.generation else self.epoch
+
     def commit(self) -> Record:
         """The same epoch, committed."""
         read = ReadPoint(self.epoch, self.generation, self.catalog, self.read.number + 1)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from vms.errors import UserError, ViewBuilding, ViewHasErrors
+from vms.clock import wall_ms
+from vms.errors import StoreUnavailable, UserError, ViewBuilding, ViewHasErrors, ViewTooOld
 from vms.maintenance.record import ReadPoint
 from vms.manager.backend import Backend, EmbeddedBackend
 from vms.manager.following import Following
@@ -34,12 +35,14 @@ from vms.plan.explain import Running, explain, explain_data
 from vms.plan.frontend import ViewPlan
 from vms.stream.decode import read_rows
 from vms.viewtable.layout import ViewLayout
-from vms.viewtable.reader import read_view, read_views
+from vms.viewtable.reader import overdue, read_view, read_views
 
 #: Seconds between epochs. On HBase not higher, because a region server has several batches of its log under way, one
 #: of them here, and each is acknowledged with an epoch: a change is about four epochs old when it is readable. Not
 #: lower, or small epochs would cost more than their rows.
 _INTERVALS = {"embedded": 0.1, "hbase": 0.025}
+#: How long a read waits for an epoch of a day ago, which a View Manager that has just begun ends first of all.
+_OVERDUE_SECONDS = 60.0
 
 
 def connect(
@@ -311,8 +314,20 @@ class Database:
         return self.runtime.unhurried() if isinstance(self.runtime, Runtime) else nullcontext()
 
     def _point(self) -> tuple[ReadPoint, int]:
+        if overdue(self.runtime.record, wall_ms()) and not self._epoch_ends():
+            raise ViewTooOld(
+                "an epoch began about a day ago and did not end; rows that it has deleted may be purged, and without "
+                "them the epoch before it cannot be read. It is ended by a View Manager: see that one runs (vms status)"
+            )
         readable = self.runtime.readable
         return readable.point, readable.epochs
+
+    def _epoch_ends(self) -> bool:
+        """Wait for whoever ends an epoch that is overdue."""
+        try:
+            return self.runtime.wait(lambda: not overdue(self.runtime.record, wall_ms()), _OVERDUE_SECONDS)
+        except StoreUnavailable:
+            return False
 
     @property
     def session(self) -> Token:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from vms.maintenance.record import ReadPoint
+from vms.maintenance.record import ReadPoint, Record
 from vms.manager.deadletters import DeadLetterTable
 from vms.manager.gaps import Gap
 from vms.manager.neighbours import Errors
@@ -40,6 +40,10 @@ class Following(Protocol):
 
     programs: Programs
     dead: DeadLetterTable
+
+    @property
+    def record(self) -> Record:
+        """As far as it is known here."""
 
     @property
     def readable(self) -> Readable: ...

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vms.errors import StoreUnavailable
+from vms.maintenance.record import Record
 from vms.manager.control import pack_token
 from vms.manager.control_client import ControlClient
 from vms.manager.deadletters import DeadLetterTable
@@ -63,6 +64,10 @@ class RemoteRuntime:
         self._client.close()
 
     # --- what is readable ------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> Record:
+        return self._coordination.record()
 
     @property
     def readable(self) -> Readable:

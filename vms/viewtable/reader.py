@@ -7,15 +7,26 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from vms.errors import TableMissing, ViewTooOld
-from vms.maintenance.record import ReadPoint
+from vms.maintenance.record import ReadPoint, Record
 from vms.store.base import KVStore, Row
-from vms.viewtable.layout import VERSIONS
+from vms.viewtable.layout import TTL_MS, VERSIONS
 
 Result = TypeVar("Result")
 
 #: A read that was overtaken is repeated at a newer epoch so often. Not higher: a reader that is overtaken
 #: this often needs a pinned epoch, not more luck.
 TRIES = 5
+#: How long an epoch may be under way with the one before it readable. Not more: an hour is left for the read.
+_LONGEST_EPOCH_MS = TTL_MS - 3600 * 1000
+
+
+def overdue(record: Record, now_ms: int) -> bool:
+    """Whether a read could miss rows: those that the epoch under way has deleted, so long ago that the store may
+    have purged them.
+
+    The age of the committed epoch says nothing: what it left is kept however old it is, until something changes it.
+    """
+    return bool(record.unfinished) and record.unfinished < now_ms - _LONGEST_EPOCH_MS
 
 
 def read_view(
