@@ -83,6 +83,8 @@ MEMBERS = [
     "SELECT k FROM t WHERE a IN (SELECT u.a FROM u WHERE u.a = t.a)",
     "SELECT k FROM t WHERE a IN (SELECT max(u.a) FROM u WHERE u.b = t.b) AND (1) IN (SELECT u.a FROM u)",
     "SELECT k FROM t WHERE NOT EXISTS (SELECT u.a FROM u WHERE u.a = t.a AND u.a = t.a)",
+    "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM (SELECT max(a) AS m FROM u) q WHERE q.m = t.a)",
+    "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u LEFT JOIN e ON u.b = e.b WHERE u.a = t.a LIMIT 1)",
     "SELECT k FROM t WHERE a IN (SELECT u.a FROM u WHERE u.b > (SELECT min(e.b) FROM e WHERE e.s = u.s)) AND b > 0",
     # DataFusion takes NULL for false here, or does not run them
     f"{THREE_VALUES} SELECT k FROM t WHERE a NOT IN (SELECT a FROM u) OR k = 1",

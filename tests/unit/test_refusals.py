@@ -54,6 +54,27 @@ REFUSED = [
         "NOT EXISTS",
     ),
     (
+        "SELECT k FROM t JOIN pair ON p = k AND (^EXISTS (SELECT 1 FROM pair q WHERE q.v = i) OR v = 1)",
+        "a subquery in the condition of this join",
+        "WHERE",
+    ),
+    (
+        "SELECT k FROM t WHERE ^EXISTS (SELECT v FROM pair WHERE p = i OFFSET 1)",
+        "a window, LIMIT, DISTINCT ON or outer join over what reads columns of the query around it",
+        "join",
+    ),
+    (
+        "SELECT k FROM t WHERE k ^IN (SELECT row_number() OVER (ORDER BY p) FROM pair WHERE v = i)",
+        "a window, LIMIT, DISTINCT ON or outer join over what reads columns of the query around it",
+        "join",
+    ),
+    (
+        "SELECT k FROM t WHERE ^EXISTS (SELECT 1 FROM pair LEFT JOIN (SELECT * FROM pair x WHERE x.v = i) y "
+        "ON y.p = pair.p WHERE y.p IS NULL)",
+        "a window, LIMIT, DISTINCT ON or outer join over what reads columns of the query around it",
+        "join",
+    ),
+    (
         "SELECT k FROM t WHERE NOT ^EXISTS (SELECT max(v) FROM pair WHERE p = i)",
         "an aggregate without GROUP BY in a subquery here that reads columns of the query around it",
         "by =",

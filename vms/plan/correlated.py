@@ -1,4 +1,4 @@
-"""Subqueries with IN, EXISTS, ANY or ALL whose meaning is lost where DataFusion turns them into joins.
+"""Subqueries whose meaning is lost where DataFusion turns them into joins.
 
 They are found in its text of the plan before it is optimised, in which the subqueries still stand by themselves:
 
@@ -6,9 +6,10 @@ They are found in its text of the plan before it is optimised, in which the subq
 |---|---|
 | `x NOT IN (SELECT y ... WHERE y = x)` | the comparison is merged with that of NOT IN, so NULLs seem to count |
 | `1 NOT IN (SELECT y ...)`, or with a constant y | the comparison is no longer that of the join |
+| a window, LIMIT, DISTINCT ON, an outer join over `WHERE u.b = t.b` | which rows they are over |
 | an aggregate without GROUP BY, as `EXISTS (SELECT max(y) ... WHERE u.b = t.b)` | its row for no rows at all |
 
-The first two, and the third where it is NULL, matter only where IN has three values.
+The first two, and the last where it is NULL, matter only where IN has three values.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _STEP = 2
 _COLUMN = re.compile(r'\b[A-Za-z_]\w*\."?[A-Za-z_]|\bcount\(')
 _TEXTS = re.compile(r'(?<=\()".*?"(?=\))')
 _OUTER = re.compile(r"outer_ref\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+#: Operations that see all rows of the subquery, and are moved below what is read of the query around it.
+_OVER_ALL_ROWS = ("WindowAggr:", "Limit:", "DistinctOn:", "Left Join:", "Right Join:", "Full Join:")
+#: LIMIT of one row or more.
+_HARMLESS = re.compile(r"Limit: skip=0, fetch=[1-9]")
 #: What stands before an operand of AND, OR, NOT, CASE and of a list.
 _BEFORE = (" AND ", " OR ", "NOT ", "WHEN ", "THEN ", "ELSE ", ": ", ", ")
 
@@ -74,11 +79,15 @@ def _depth(line: str) -> int:
 def _lost(before: str, block: Sequence[str]) -> Refused | None:
     """What the subquery after these words loses."""
     word = (before.split() or [""])[-1]
+    reads = max((i for i, line in enumerate(block) if "outer_ref(" in line), default=-1)
+    above = block[: max(reads, 0)]
+    if any(line.startswith(_OVER_ALL_ROWS) and not (word == "EXISTS" and _HARMLESS.match(line)) for line in above):
+        what = "a window, LIMIT, DISTINCT ON or outer join over what reads columns of the query around it"
+        raise Refused(what, "write it as a join with a subquery in FROM", f"{word.lower()} ( select", "( select")
     if word not in ("IN", "EXISTS", "ANY", "ALL"):
         return None  # a subquery that gives one value
-    correlated = any("outer_ref(" in line for line in block)
-    aggregate = next((line for line in block if line.startswith("Aggregate: groupBy=[[]]")), None)
-    if correlated and aggregate is not None:
+    aggregate = next((line for line in above if line.startswith("Aggregate: groupBy=[[]]")), None)
+    if aggregate is not None:
         what = "an aggregate without GROUP BY in a subquery here that reads columns of the query around it"
         refused = Refused(what, "compare with the subquery by =, <> or <", f"{word.lower()} ( select", word.lower())
         alone = aggregate.partition("aggr=[[")[2].removesuffix("]]")

@@ -49,6 +49,7 @@ _RULES_LEFT_OUT = (
 )
 #: Left out beside INTERSECT ALL and EXCEPT ALL, below which it drops copies of rows that we count.
 _RULES_OF_SETS = ("eliminate_join",)
+_IN_ON = "a subquery in the condition of this join"
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:
         if "OuterReferenceColumn" in str(error):
             what = "a subquery here that reads columns of the query around it"
             raise Refused(what, "write it as LEFT JOIN with a GROUP BY", "exists", "( select") from None
+        if "FieldNotFound" in str(error):
+            raise Refused(_IN_ON, "move it into WHERE, or into a subquery in FROM", "exists", "( select") from None
         raise Refused(f"something in this query: {plain(error)}", "use SELECT with joins and GROUP BY") from None
 
 
