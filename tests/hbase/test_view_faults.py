@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from vms.devcluster.cluster import DevCluster
 from vms.manager.database import Database
 from vms.model.rowkey import encode_keys
 from vms.model.types import BIGINT
+from vms.ring.membership import SINGLE, Membership
 from vms.ring.session import Session
 from vms.ring.zookeeper import ZooKeeperCoordination
 from vms.store import hbase_commands as commands
@@ -85,6 +86,15 @@ def test_a_region_server_dies_while_regions_move_and_split(
         _check(db, name, views, rows)
 
 
+def wait_for(session: Session, condition: Callable[[], bool]) -> None:
+    """Until it holds; looked at whenever ZooKeeper tells something."""
+    changed = threading.Event()
+    session.on_change(changed.set)
+    while not condition():
+        changed.wait(0.5)
+        changed.clear()
+
+
 def test_the_gateway_restarts_and_the_session_is_lost(
     up: DevCluster, hbase: HBaseStore, address: HBaseAddress, name: str, tmp_path: Path
 ) -> None:
@@ -104,6 +114,8 @@ def test_the_gateway_restarts_and_the_session_is_lost(
         rows = loader.finish()
         _check(db, name, views, rows)
         assert session.incarnation > lost
+        # nobody else starts beside this manager, as it says again that it is there
+        wait_for(session, lambda: list(Membership(session).managers()) == [SINGLE])
 
 
 _MANAGER = """

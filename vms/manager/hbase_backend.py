@@ -31,7 +31,7 @@ from vms.model.catalog import ViewDefinition
 from vms.model.table import BaseTable
 from vms.model.token import MOST_ROWS, Token
 from vms.ring.membership import SINGLE, ManagerInfo, Membership, no_other
-from vms.ring.peer import PeerServer
+from vms.ring.peer import PeerServer, Presence
 from vms.ring.session import SESSION_SECONDS, Session
 from vms.ring.zookeeper import ZooKeeperCoordination
 from vms.store import hbase_commands as commands
@@ -85,7 +85,10 @@ class HBaseBackend:
             self.session = Session(address.zookeeper_hosts, address.root, seconds=session_seconds)
             undo.callback(self.session.close)
             if not name:
+                info = ManagerInfo(SINGLE, f"{socket.gethostname()}:{os.getpid()}", log=socket.gethostname())
+                self._alone = Membership(self.session), info
                 self._join()
+                undo.callback(Presence(self.session, self._join_again).close)
             self._hbase = Session(address.zookeeper_hosts, address.znode)
             undo.callback(self._hbase.close)
             self.coordination = ZooKeeperCoordination(self.session)
@@ -104,14 +107,14 @@ class HBaseBackend:
 
     def _join(self) -> None:
         """Be the only View Manager of this VMS; one that died is forgotten with its session."""
-        membership = Membership(self.session)
-        info = ManagerInfo(SINGLE, f"{socket.gethostname()}:{os.getpid()}", log=socket.gethostname())
+        membership, info = self._alone
         deadline = time.monotonic() + 2 * SESSION_SECONDS
         while True:
             try:
                 there = membership.managers()
                 if there.keys() - {info.id}:
                     raise StoreError(no_other(there, info.id))
+                self._joined = self.session.incarnation
                 membership.join(info)
                 return
             except Conflict:
@@ -120,6 +123,17 @@ class HBaseBackend:
                     where = f" ({there[info.id].address})" if info.id in there else ""
                     raise StoreError(f"the View Manager of {self.address} runs in another process{where}") from None
                 time.sleep(_PAUSE_SECONDS)
+
+    def _join_again(self) -> None:
+        """After a lost session nobody knows of this manager."""
+        membership, info = self._alone
+        incarnation = self.session.incarnation
+        if self._joined != incarnation:
+            try:
+                membership.join(info)
+            except Conflict as problem:
+                raise StoreError(str(problem)) from None
+            self._joined = incarnation
 
     def started(self, runtime: Runtime) -> None:
         self._runtime = runtime
