@@ -27,7 +27,8 @@ table and not in the stream. The writer gets a token: the place of its write in 
 **The stream.** The View Manager's loop polls its source. Cells become typed columns; what cannot be decoded goes
 to the dead letters and stops nothing. Each row gets the slot of its key: the slot decides which member owns it.
 
-    vms/manager/runtime.py               Runtime.step
+    vms/manager/runtime.py               Runtime
+    vms/manager/epochs.py                Epochs.step
     vms/stream/embedded.py               EmbeddedSource.poll, EmbeddedSource.acknowledge
     vms/stream/decode.py                 RowDecoder.decode
     vms/manager/deadletters.py           DeadLetterTable.add
@@ -50,6 +51,8 @@ that follows is a pure function of the state and the cuts. Only now is the sourc
     vms/maintenance/record.py            Record.next, Record.commit
     vms/manager/coordination.py          LocalCoordination.compare_and_set
     vms/maintenance/cut.py               Cut
+    vms/manager/leading.py               Leading.lead
+    vms/manager/performer.py             Performer.propose
     vms/manager/log.py                   TransactionLog.propose
 
 **The operations.** The DeltaView knows the old row, so the partial put becomes -(3, 'FR') +(3, 'DE'). Each
@@ -81,7 +84,7 @@ done, the leader commits: one more compare-and-set makes the whole epoch visible
 epoch + 1: all of one epoch, none of the next.
 
     vms/manager/runtime.py               Runtime.covers
-    vms/manager/database.py              View.read, View.watch
+    vms/manager/view.py                  View.read, View.watch
     vms/viewtable/reader.py              read_view
     vms/viewtable/layout.py              ViewLayout.table
 

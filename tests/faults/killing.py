@@ -16,7 +16,7 @@ from typing import Any
 import history
 
 import vms
-from vms.manager import checkpoints, log, runtime
+from vms.manager import checkpoints, log, performer
 from vms.manager.coordination import LocalCoordination
 from vms.manager.log import TransactionLog
 from vms.store.directory import Directory
@@ -64,12 +64,12 @@ POINTS = {
     "the cut is about to be written": Point(TransactionLog, "propose", False),
     "the cut has no name yet": Point(log.os, "link", False),
     "the cut is durable": Point(TransactionLog, "propose", True),
-    "rows were read again": Point(runtime, "read_keys", True),
+    "rows were read again": Point(performer, "read_keys", True),
     "the source is about to forget": Point(EmbeddedStore, "acknowledge", False),
     "the source has forgotten": Point(EmbeddedStore, "acknowledge", True),
-    "no view row is written": Point(runtime, "write_views", False),
+    "no view row is written": Point(performer, "write_views", False),
     "some views are written": Point(EmbeddedStore, "mutate", True, _of_view),
-    "all views are written": Point(runtime, "write_views", True),
+    "all views are written": Point(performer, "write_views", True),
     "the epoch is about to be committed": Point(LocalCoordination, "compare_and_set", False, _commits),
     "the epoch is committed": Point(LocalCoordination, "compare_and_set", True, _commits),
     "a checkpoint is about to be exported": Point(checkpoints.Checkpoints, "_export", False),
@@ -79,7 +79,7 @@ POINTS = {
     "a checkpoint is complete": Point(TransactionLog, "save_checkpoint", True),
     "a view table is about to be made": Point(EmbeddedStore, "create_table", False, _of_view),
     "a view table is made": Point(EmbeddedStore, "create_table", True, _of_view),
-    "a table was scanned for a view": Point(runtime, "scan_table", True),
+    "a table was scanned for a view": Point(performer, "scan_table", True),
     "a view table is about to be dropped": Point(EmbeddedStore, "drop_table", False, _of_view),
     "a view table is dropped": Point(EmbeddedStore, "drop_table", True, _of_view),
     "a catalog is written, not in force": Point(EmbeddedStore, "meta_put", False, _catalog_pointer),

@@ -20,7 +20,7 @@ def test_the_status_tells_how_many_rows_were_read(tmp_path: Path) -> None:
                 super().__setitem__(table, rows)
                 told.append(db.status()["scanning"]["t"])
 
-        db.manager.scanning = Told()
+        db.manager.epochs.performer.scanning = Told()
         db.sql("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM t")
         assert told == [0, 1_000, 2_000]
         assert db.status()["scanning"] == {}

@@ -47,7 +47,7 @@ class Life:
         manager = self.manager()
         while True:
             try:
-                while manager.step() or self.source.lag().entries:
+                while manager.epochs.step() or self.source.lag().entries:
                     pass
                 return manager
             except Crash:

@@ -17,25 +17,23 @@ import numpy as np
 import pyarrow as pa
 
 from vms.clock import wall_ms
-from vms.errors import StoreUnavailable, UserError, ViewBuilding, ViewHasErrors, ViewTooOld
+from vms.errors import StoreUnavailable, UserError, ViewTooOld
 from vms.maintenance.record import ReadPoint
 from vms.manager.backend import Backend, EmbeddedBackend
 from vms.manager.following import Following
-from vms.manager.gaps import Gap, view_stopped
 from vms.manager.gate import Gate
 from vms.manager.remote import RemoteRuntime
 from vms.manager.runtime import Runtime
 from vms.manager.settler import Settler, settle
-from vms.manager.watch import Watch
-from vms.model.catalog import USUAL_FORM, Catalog, ViewDefinition, ViewForm
+from vms.manager.view import View
+from vms.model.catalog import USUAL_FORM, Catalog, ViewForm
 from vms.model.changes import UNDECODABLE
 from vms.model.table import HIDDEN_KEY, BaseTable
 from vms.model.token import Token
 from vms.plan.explain import Running, explain, explain_data
 from vms.plan.frontend import ViewPlan
 from vms.stream.decode import read_rows
-from vms.viewtable.layout import ViewLayout
-from vms.viewtable.reader import overdue, read_view, read_views
+from vms.viewtable.reader import overdue, read_views
 
 #: Seconds between epochs. On HBase not higher, because a region server has several batches of its log under way, one
 #: of them here, and each is acknowledged with an epoch: a change is about four epochs old when it is readable. Not
@@ -306,14 +304,15 @@ class Database:
         views = [self.view(name) for name in names]
         for view in views:
             view.check_readable()
-        takes = [(view._layout.table, view._table_at) for view in views]
-        return read_views(self.store, takes, self._point, self._unhurried)
+        takes = [(view.layout.table, view.table_at) for view in views]
+        return read_views(self.store, takes, self.read_point, self.unhurried)
 
-    def _unhurried(self) -> AbstractContextManager[None]:
+    def unhurried(self) -> AbstractContextManager[None]:
         """While a read is under way that epochs had overtaken."""
         return self.runtime.unhurried() if isinstance(self.runtime, Runtime) else nullcontext()
 
-    def _point(self) -> tuple[ReadPoint, int]:
+    def read_point(self) -> tuple[ReadPoint, int]:
+        """What readers may see, and how many epochs were committed before it."""
         if overdue(self.runtime.record, wall_ms()) and not self._epoch_ends():
             raise ViewTooOld(
                 "an epoch began about a day ago and did not end; rows that it has deleted may be purged, and without "
@@ -368,77 +367,6 @@ class Database:
         from vms.manager.status import status
 
         return status(self)
-
-
-class View:
-    """A registered view. Reads are whole: every row is of the same committed epoch."""
-
-    def __init__(self, db: Database, definition: ViewDefinition) -> None:
-        self._db, self.definition = db, definition
-        self._plan = db.plan(definition.name)
-        self._layout = ViewLayout(self._plan.plan.outputs[definition.name], definition.form)
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._layout.schema
-
-    def read(self, level: str = "any", token: Token | None = None, timeout: float | None = None) -> pa.Table:
-        """All rows.
-
-        `any`: as of the newest committed epoch. `critical`: not before the writes of `token` are in it (without
-        one: the writes of this Database object). `latest`: not before everything written until now is in it.
-        """
-        if level not in ("any", "critical", "latest"):
-            raise UserError(f"read level {level!r} is not known; it is any, critical or latest")
-        if level != "any":
-            wanted = self._db.latest() if level == "latest" else token or self._db.session
-            if not self._db.wait(wanted, timeout):
-                raise ViewBuilding(f"view {self.name} did not reach the wanted writes in {timeout} s; read it later")
-        self.check_readable()
-        rows, _ = read_view(self._db.store, self._layout.table, self._table_at, self._db._point, self._db._unhurried)
-        return rows
-
-    def check_readable(self) -> None:
-        """Raises where what a read gives would not be right."""
-        self._check_gaps()
-        count, text = self._db.runtime.readable.errors.get(self.name, (0, None))
-        if count:
-            failing = "1 row that fails" if count == 1 else f"{count} rows that fail"
-            raise ViewHasErrors(f"view {self.name} has {failing}: {text}; mend or delete the base rows")
-
-    @property
-    def gap(self) -> Gap | None:
-        """What stopped the view: something happened to a table that its stream does not tell."""
-        gaps = self._db.runtime.readable.gaps
-        return next((gaps[table] for table in self._plan.plan.sources if table in gaps), None)
-
-    def _check_gaps(self) -> None:
-        gap = self.gap
-        if gap is not None:
-            raise view_stopped(self.name, gap)
-
-    def count(self) -> int:
-        """How many rows the view has as of the newest committed epoch."""
-        return read_view(self._db.store, self._layout.count, self._table_at, self._db._point, self._db._unhurried)[0]
-
-    def _table_at(self, point: ReadPoint) -> str:
-        if self._db.catalog.view(self.name) != self.definition:
-            raise UserError(f"view {self.name} was dropped and made again; get it once more with db.view()")
-        return self.definition.table(point.generation)
-
-    def watch(self, timeout: float | None = None) -> Watch:
-        """Each committed epoch that changes the view: its id and the changed rows.
-
-        Column `_change` is +1 for a row's new content, -1 for a row that is gone; an update is +1 of the new.
-        Begins with the call, not with the first look. Ends when nothing changed for `timeout` seconds.
-        """
-        watch = Watch(self._db.runtime, self.definition, timeout)
-        self._check_gaps()  # one that comes from here on ends the watch
-        return watch
 
 
 def _arrow(rows: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from vms.maintenance.member import Member, Phase
 from vms.maintenance.messages import Effect, RecordChanged, Superseded
+from vms.maintenance.operations.delta_view import DeltaView
 from vms.maintenance.record import Definitions, Record
 from vms.manager.checkpoints import Checkpoints
 from vms.manager.log import TransactionLog
+from vms.manager.neighbours import Errors
+from vms.manager.programs import Programs
 from vms.manager.recovery import recover
+from vms.model.catalog import Catalog
 from vms.model.ring import Ring
 
 
@@ -53,6 +57,20 @@ class Members:
     @property
     def ids(self) -> set[str]:
         return set(self._hosted)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by operation, of all that are here."""
+        found: dict[str, int] = {}
+        for hosted in self:
+            for name, count in hosted.member.store.memory_bytes().items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def followed_rows(self, table: str) -> int | None:
+        """Rows of a table that every member here holds a share of; None where they do not."""
+        held = [hosted.member.store.delta_views.get(table) for hosted in self]
+        known = [view for view in held if isinstance(view, DeltaView)]
+        return sum(map(len, known)) if known and len(known) == len(held) else None
 
     def load(self, id_: str, record: Record) -> list[Effect]:
         """The member as its log tells, and the effects with which it goes on."""
@@ -100,3 +118,16 @@ class Members:
             idle = hosted.member.phase is Phase.IDLE and hosted.member.epoch > 0
             keep = checkpoint and hosted.lost is None and idle
             hosted.checkpoints.close(hosted.member if keep else None)
+
+
+def failing_rows(member: Member, catalog: Catalog, programs: Programs) -> Errors:
+    """Rows whose expressions fail, by view."""
+    found: dict[str, tuple[int, str | None]] = {}
+    failing = {id_: op for id_, op in member.store.operations.items() if getattr(op, "error_count", 0)}
+    for name, view in catalog.views.items() if failing else ():
+        for node in programs.plan(catalog, name, view.sql).plan.nodes:
+            if node.id in failing:
+                count, text = found.get(name, (0, None))
+                more, example = (getattr(failing[node.id], a) for a in ("error_count", "last_error"))
+                found[name] = (count + more, text or example)
+    return found

@@ -96,7 +96,7 @@ class Managers:
         def die(*_: object) -> bool:
             raise Killed
 
-        runtime.step = die  # type: ignore[method-assign]
+        runtime.epochs.step = die  # type: ignore[method-assign]
         runtime.look()
         runtime._thread.join()
         self.sessions.pop(name).close()
