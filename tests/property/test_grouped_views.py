@@ -30,6 +30,10 @@ VIEWS = [
     "SELECT s, i, max(d) AS n FROM t GROUP BY GROUPING SETS ((s), (i, s), (s), ())",
     "SELECT s, i, count(*) AS n FROM t GROUP BY ROLLUP (s), i HAVING grouping(s) = 0 OR count(*) > 1",
     "SELECT count(*) AS n, sum(i) AS m FROM t GROUP BY GROUPING SETS ((), ())",
+    "SELECT s, i, count(DISTINCT b) AS n, grouping(i, s) AS g FROM t GROUP BY GROUPING SETS ((s, i))",
+    "SELECT count(*) AS n, sum(i) AS m FROM t GROUP BY GROUPING SETS (())",
+    "SELECT sum(m) AS n FROM (SELECT i, max(d) AS m FROM t GROUP BY i, GROUPING SETS ((s))) q "
+    "GROUP BY GROUPING SETS ((i))",
     "SELECT t.s, u.i, sum(t.d) AS n, count(DISTINCT u.q) AS m FROM t JOIN u ON t.i = u.i GROUP BY ROLLUP (t.s, u.i)",
     "SELECT i, sum(n) AS m FROM (SELECT s, i, count(DISTINCT b) AS n FROM t GROUP BY CUBE (s, i)) AS q GROUP BY i",
     # one row of which nothing is read; decimals that DataFusion compares as they are

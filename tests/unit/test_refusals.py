@@ -96,7 +96,11 @@ REFUSED = [
     ),
     ("SELECT t.k ^FROM t FULL JOIN pair ON t.i < pair.v", "a join without an equality between its two sides", "rows"),
     ("^WITH RECURSIVE r AS (SELECT 1 AS a) SELECT * FROM r", "a recursive query", "fixed number"),
-    ("SELECT s, i, count(*) AS n FROM t GROUP BY ^GROUPING SETS ((s, i))", "GROUPING SETS with one set", "GROUP BY"),
+    (
+        "SELECT s, count(*) AS n FROM (SELECT DISTINCT s FROM t) q GROUP BY ^GROUPING SETS ((s))",
+        "GROUPING SETS with one set beside GROUP BY",
+        "GROUP BY",
+    ),
     ("SELECT s, ^median(x) AS y FROM t GROUP BY s", "the aggregate function median", "stddev_samp, sum, var_pop"),
     # a value that changes while no row does
     ("SELECT k FROM t WHERE ts < ^now()", "now()", "in a column"),

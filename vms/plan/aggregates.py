@@ -42,10 +42,10 @@ class _Asked:
     distinct: bool
 
 
-def read_aggregate(x: Any, found: Subqueries, function: Callable[[int], str]) -> Rel:
+def read_aggregate(x: Any, found: Subqueries, function: Callable[[int], str], *, lone: bool = False) -> Rel:
     """The groups of the relation that `found` reads over.
 
-    Group columns, where there are several grouping sets the number that grouping() reads, and the results.
+    Group columns, where there are grouping sets (also a `lone` one) the number that grouping() reads, and the results.
     """
     if is_distinct_on(x, function):
         return read_distinct_on(x, found, function)
@@ -60,7 +60,7 @@ def read_aggregate(x: Any, found: Subqueries, function: Callable[[int], str]) ->
     sets = [tuple(keys[i] for i in g.expression_references) for g in x.groupings] or [tuple(keys)]
     asked = [_read_call(m, found, function, column) for m in x.measures]
     below = project(found.rel, columns)
-    if len(sets) == 1:
+    if len(sets) == 1 and not lone:
         return _grouped(below, sets[0], asked)
     return _grouping_sets(Rel(Whole(), (below,), below.fields), sets, asked)
 

@@ -92,9 +92,8 @@ def plan_view(
     context = _context(known, counted)
     try:
         parsed, optimised = _optimised(context, sql, known)
-        _refuse_lone_set(optimised)
         windows, described = read_calls(optimised), optimised.display_indent().splitlines()
-        counted = replace(counted, lost=lost_in_joins(parsed.display_indent()))
+        counted = replace(counted, lost=lost_in_joins(parsed.display_indent()), lone=_lone_sets(optimised))
         contents = {v: Rel(View(v, plan.root), (), plan.fields) for v, plan in views.items()}
         read = read_plan(_exported(optimised, context), tables, contents, counted, windows, described)
         root = simplify(order_joins(read.root, tables, _counts(tables, row_counts or {})), tables)
@@ -179,16 +178,24 @@ def _exported(optimised: LogicalPlan, context: SessionContext) -> bytes:
         raise Refused(f"something in this query: {plain(error)}", "use SELECT with joins and GROUP BY") from None
 
 
-def _refuse_lone_set(optimised: LogicalPlan) -> None:
-    """GROUPING SETS with one set has a column more than GROUP BY, and the export does not say which of them it is."""
-    for _, *after in (line.split("groupBy=[[GROUPING SETS (") for line in optimised.display_indent().splitlines()):
-        depth = 0
-        for i, c in enumerate(after[0] if after else ""):
-            depth += {"(": 1, ")": -1}.get(c, 0)
-            if not depth:
-                if after[0].startswith(")]]", i + 1):
-                    raise Refused("GROUPING SETS with one set", "write GROUP BY", "grouping sets")
-                break
+def _lone_sets(optimised: LogicalPlan) -> bool:
+    """Whether aggregates of one set are GROUPING SETS, which have a column more than GROUP BY; the export is silent."""
+    groups = re.findall(r"^\s*Aggregate: groupBy=\[\[(.*)", optimised.display_indent(), re.MULTILINE)
+    sets = [by.removeprefix("GROUPING SETS (") for by in groups if by.startswith("GROUPING SETS (")]
+    lone = any(_after_bracket(s).startswith(")]]") for s in sets)
+    if lone and not all(by.startswith(("GROUPING SETS (", "ROLLUP (", "CUBE (")) for by in groups):
+        raise Refused("GROUPING SETS with one set beside GROUP BY", "write GROUP BY", "grouping sets")
+    return lone
+
+
+def _after_bracket(text: str) -> str:
+    """What follows the bracket that opens the text."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(c, 0)
+        if not depth:
+            return text[i + 1 :]
+    return ""
 
 
 def _counted(sql: str) -> Counted:

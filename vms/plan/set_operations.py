@@ -28,7 +28,7 @@ class Counted:
     """What the text says: whether INTERSECT ALL and EXCEPT ALL stand in it, and EXISTS with IS NOT DISTINCT FROM.
 
     And whether IN with a subquery does (`member`), and EXISTS, ANY or ALL with one (`exists`); and what is to be
-    refused where IN has three values (`lost`).
+    refused where IN has three values (`lost`), and whether aggregates of one set are GROUPING SETS (`lone`).
     """
 
     intersect: bool = False
@@ -37,6 +37,7 @@ class Counted:
     member: bool = False
     exists: bool = False
     lost: Refused | None = None
+    lone: bool = False
 
 
 def as_set_operation(

@@ -107,7 +107,7 @@ class _Reader:
             case "cross":
                 rel = _crossed(self.read(x.left), self.read(x.right))
             case "aggregate":
-                rel = read_aggregate(x, self._over(self.read(x.input)), self._exprs.function)
+                rel = read_aggregate(x, self._over(self.read(x.input)), self._exprs.function, lone=self._text.lone)
             case "sort":
                 self.ordered = True
                 rel = self.read(x.input)
