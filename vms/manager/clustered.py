@@ -49,6 +49,8 @@ class Clustered:
         self._info, self._rehost_timeout = info, rehost_timeout
         self._joined = -1
         self._homeless_since: dict[str, float] = {}
+        #: Members made here that are not in the ring yet: first their log has to vouch for what they cut.
+        self._new: set[str] = set()
         #: Set by anybody: the members here shall go to others.
         self.draining = False
 
@@ -83,7 +85,8 @@ class Clustered:
         mine = {member for member, home in claims.items() if home == self._info.id}
         mine |= self._claim_homeless(needed - claims.keys())
         self._change_ring(needed, mine, claims)
-        wanted = mine & (needed | self._wanted_ring())
+        self._new &= mine
+        wanted = mine & (needed | self._wanted_ring() | self._new)
         if record.committed and len(wanted) > self._info.room and self._somebody_has_room(claims):
             surplus = max(wanted)
             wanted.discard(surplus)
@@ -118,7 +121,8 @@ class Clustered:
         return taken
 
     def _change_ring(self, needed: set[str], mine: set[str], claims: Mapping[str, str]) -> None:
-        """Make a member where this manager has room, and take them all out where it is drained."""
+        """Make a member where this manager has room, and take them all out where it is drained. A new one is asked for
+        in the ring when it is hosted: a member of the ring without a log would count as one whose state is lost."""
         if self.draining:
             self._coordination.change_members(remove=mine)
             return
@@ -131,7 +135,7 @@ class Clustered:
         member = f"{self._info.id}-{number}"
         if self._membership.claim(member, self._info.log):
             mine.add(member)
-            self._coordination.change_members(add=[member])
+            self._new.add(member)
 
     def _rivals(self) -> dict[str, ManagerInfo]:
         """Other managers of the same log."""
@@ -157,6 +161,9 @@ class Clustered:
         if self._membership.info is not None:
             info = replace(self._info, members=tuple(sorted(members)), draining=self.draining)
             self._membership.update(info)
+        ready, self._new = self._new & members, self._new - members
+        if ready:
+            self._coordination.change_members(add=ready)
 
     # --- the lead --------------------------------------------------------------------------------------------
 
