@@ -16,6 +16,8 @@ SEEDS, AT_ONCE = 300, 10
 #: Seeds beyond those that once failed, and what they found.
 KEPT = {
     648: "a batch without a row for us, delivered before the ring was known, was never acknowledged",
+    70116: "a late leader made a dropped view table anew, and a slow reader found it empty",
+    71064: "a host with an old record took a member over and vouched for a generation in which it had cut already",
 }
 
 

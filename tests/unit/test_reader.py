@@ -53,6 +53,21 @@ def test_one_that_is_overtaken_again_and_again_says_so():
     assert clock.tries == TRIES
 
 
+def test_a_read_during_which_the_generation_was_replaced_is_repeated():
+    """The old table may be there again, empty: a leader that did not know yet made it anew."""
+    clock = Clock()
+    points = [ReadPoint(1, generation, 1) for generation in (1, 2, 2, 2)]
+    tables = {1: "view", 2: "view.2"}
+    clock.store.create_table("view.2", FAMILIES)
+    clock.store.mutate("view.2", [Mutation(b"row", (Cell(b"v:n", 1, value=b"7"),))])
+    rows, epoch = read_view(clock.store, len_of, lambda p: tables[p.generation], lambda: (points.pop(0), 1))
+    assert (rows, epoch) == (1, 1)
+
+
+def len_of(rows) -> int:
+    return len(list(rows))
+
+
 def test_only_an_epoch_that_does_not_end_makes_a_read_unsafe():
     """An idle view is read at any age; one whose next epoch has deleted rows long ago is not."""
     idle = Record().next(1_000).commit()
